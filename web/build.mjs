@@ -1,6 +1,6 @@
-// Builds dist/report.html, the page that the program fills: types from the JSON Schema, one script, one style sheet,
-// and a policy that allows these two by their hashes and nothing else; and dist/licences.txt, the notices of the libraries
-// that the script contains, which the page carries too.
+// Builds the pages that the program fills, dist/report.html and dist/fleet.html: types from the JSON Schema, one script,
+// one style sheet, and a policy that allows these two by their hashes and nothing else; and dist/licences.txt, the notices of
+// the libraries that a script contains, which its page carries too.
 //
 // `--check` builds and compares with what is committed; `--tests` bundles the tests into .build/.
 
@@ -12,9 +12,16 @@ import { compileFromFile } from "json-schema-to-typescript";
 const here = (path) => new URL(path, import.meta.url).pathname;
 const sha256 = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-async function types() {
-  const made = await compileFromFile(here("../schema/report-2.json"), {
-    bannerComment: "// Made from schema/report-2.json by build.mjs; do not edit.",
+/** The pages: the folder of their sources, their schema and what is made of them. */
+const PAGES = [
+  { from: "src", style: "src/style.css", schema: "report-2.json", to: "dist/report.html", notices: "dist/licences.txt" },
+  // without libraries
+  { from: "src/fleet", style: "src/fleet/fleet.css", schema: "fleet-page-1.json", to: "dist/fleet.html" },
+];
+
+async function types(schema) {
+  const made = await compileFromFile(here(`../schema/${schema}`), {
+    bannerComment: `// Made from schema/${schema} by build.mjs; do not edit.`,
     additionalProperties: false,
     format: false,
   });
@@ -60,8 +67,8 @@ async function licences(files) {
   return parts.join("\n\n");
 }
 
-async function page() {
-  const [{ text: script, files }, { text: style }] = await Promise.all([bundle("src/main.ts"), bundle("src/style.css")]);
+async function page({ from, style: sheet }) {
+  const [{ text: script, files }, { text: style }] = await Promise.all([bundle(`${from}/main.ts`), bundle(sheet)]);
   const notices = await licences(files);
   if (/[<&]/.test(notices)) throw new Error("a licence has markup");
   const policy = [
@@ -74,7 +81,7 @@ async function page() {
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
   ].join("; ");
-  const template = await readFile(here("src/page.html"), "utf8");
+  const template = await readFile(here(`${from}/page.html`), "utf8");
   const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: notices };
   return { page: template.replace(/\{\{(POLICY|STYLE|SCRIPT|LICENCES)\}\}/g, (_, name) => fill[name]), notices };
 }
@@ -109,8 +116,13 @@ if (process.argv.includes("--tests")) {
   await tests();
 } else {
   await mkdir(here("dist"), { recursive: true });
-  const typed = await written("src/document.ts", await types());
-  const made = await page();
-  const fresh = [typed, await written("dist/report.html", made.page), await written("dist/licences.txt", made.notices)];
+  const fresh = [];
+  for (const one of PAGES) {
+    fresh.push(await written(`${one.from}/document.ts`, await types(one.schema)));
+    const made = await page(one);
+    fresh.push(await written(one.to, made.page));
+    if (one.notices) fresh.push(await written(one.notices, made.notices));
+    else if (made.notices !== "") throw new Error(`${one.to} has no place for licences`);
+  }
   process.exitCode = fresh.every(Boolean) ? 0 : 1;
 }

@@ -56,3 +56,19 @@ export function refill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   add(element, children);
 }
+
+/** Labels with texts; those without a text are omitted. */
+export function list(rows: [string, string | Node][]): HTMLElement {
+  const root = h("dl", {});
+  for (const [label, text] of rows.filter(([, text]) => text !== "")) {
+    root.append(h("div", {}, h("dt", {}, label), h("dd", {}, text)));
+  }
+  return root;
+}
+
+/** A text with commands between backticks; empty if the text is. */
+export function commands(text: string): string | Node {
+  if (!text.includes("`")) return text;
+  // every second piece is between two backticks
+  return h("span", {}, ...text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece)));
+}

@@ -1,9 +1,9 @@
 // Findings in order, each with its subjects and sources.
 
 import type { FindingView } from "./document";
-import { button, h, type Child } from "./dom";
+import { button, commands, h, list, type Child } from "./dom";
 import { number, unit } from "./format";
-import { from, list } from "./panel";
+import { from } from "./panel";
 import type { State } from "./state";
 
 const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
@@ -17,18 +17,18 @@ const NAMED = 6;
 export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {
   const { machine } = state;
   const items = machine.findings.map((finding, at) => item(state, finding, `finding-${at}`, show, at));
-  const list = items.length === 0 ? h("p", {}, "No findings.") : h("ol", { class: "findings" }, ...items);
-  if (machine.waived.length === 0) return list;
+  const shown = items.length === 0 ? h("p", {}, "No findings.") : h("ol", { class: "findings" }, ...items);
+  if (machine.waived.length === 0) return shown;
   const accepted = machine.waived.map(({ finding, reason }, at) => {
-    const shown = item(state, finding, `waived-${at}`, show);
-    shown.querySelector("h3")?.after(h("p", {}, h("strong", {}, "Accepted: "), reason));
-    return shown;
+    const accepted = item(state, finding, `waived-${at}`, show);
+    accepted.querySelector("h3")?.after(h("p", {}, h("strong", {}, "Accepted: "), reason));
+    return accepted;
   });
   const count = accepted.length === 1 ? "1 finding accepted by the site" : `${accepted.length} findings accepted by the site`;
   return h(
     "div",
     {},
-    list,
+    shown,
     h("details", { class: "plain waived" }, h("summary", {}, count), h("ol", { class: "findings" }, ...accepted)),
   );
 }
@@ -36,13 +36,6 @@ export function findings(state: State, show: (matrix: number, row: number, col: 
 /** What a finding costs: `6.89 GB/s (88 %)`; empty if unknown. */
 function cost({ cost }: FindingView): string {
   return cost ? `${number(cost.lost)} ${unit(cost.unit)} (${(100 * cost.share).toFixed(0)} %)` : "";
-}
-
-/** A text with commands between backticks; empty if the text is. */
-function commands(text: string): string | Node {
-  if (!text.includes("`")) return text;
-  // every second piece is between two backticks
-  return h("span", {}, ...text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece)));
 }
 
 function item(

@@ -1,7 +1,7 @@
 // Details of the selected cell, node or link: the path hop by hop, the bottleneck, and the sources.
 
 import type { MachineReport } from "./document";
-import { button, h, refill, type Child } from "./dom";
+import { button, h, list, refill, type Child } from "./dom";
 import { linkLine } from "./drawing";
 import { number } from "./format";
 import { hops, type Choice, type State } from "./state";
@@ -68,15 +68,6 @@ function details(state: State, choice: Choice): Child[] {
       return finding ? [h("h3", {}, finding.summary), h("p", {}, `Highlighted: ${finding.subjects.join(", ") || "nothing"}`)] : [];
     }
   }
-}
-
-/** Labels with texts; those without a text are omitted. */
-export function list(rows: [string, string | Node][]): HTMLElement {
-  const root = h("dl", {});
-  for (const [label, text] of rows.filter(([, text]) => text !== "")) {
-    root.append(h("div", {}, h("dt", {}, label), h("dd", {}, text)));
-  }
-  return root;
 }
 
 /** Links to sources. */

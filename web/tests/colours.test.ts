@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { filled, fleet } from "./fleets";
 import { Chromium, report } from "./harness";
 
 const browser = new Chromium();
@@ -62,6 +63,30 @@ for (const dark of [false, true]) {
         const apart = distance(lab(seenBy(vision, colours[a] as Colour)), lab(seenBy(vision, colours[b] as Colour)));
         // 20 is far above what is just noticeable, which is about 2.3
         assert.ok(apart > 20, `${a} and ${b} with ${vision}: ${apart.toFixed(1)}`);
+      }
+    }
+    await context.close();
+  });
+}
+
+for (const where of ["light", "dark", "on paper"]) {
+  test(`a fleet's machines below, at and above the median, and not measured, differ for everyone, ${where}`, async () => {
+    const { page, context } = await browser.open(filled("colours", fleet(8)), { dark: where !== "light" });
+    const colours = await page.evaluate((paper) => {
+      const element = paper ? document.querySelector("canvas.paper") : document.documentElement;
+      const style = getComputedStyle(element ?? document.body);
+      const of = (name: string) => (style.getPropertyValue(`--${name}`).match(/[0-9a-f]{2}/gi) ?? []).map((hex) => Number.parseInt(hex, 16));
+      return { low: of("low"), farLow: of("far-low"), high: of("high"), farHigh: of("far-high"), median: of("page"), absent: of("absent") };
+    }, where === "on paper");
+    const names = Object.keys(colours) as (keyof typeof colours)[];
+    for (const vision of Object.keys(VISION)) {
+      for (const [i, a] of names.entries()) {
+        for (const b of names.slice(i + 1)) {
+          const apart = distance(lab(seenBy(vision, colours[a] as Colour)), lab(seenBy(vision, colours[b] as Colour)));
+          // what was not measured has a line across it as well
+          const least = a === "absent" || b === "absent" ? 12 : 20;
+          assert.ok(apart > least, `${a} and ${b} with ${vision}: ${apart.toFixed(1)}`);
+        }
       }
     }
     await context.close();

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { filled, fleet } from "./fleets";
 import { Chromium, compare, folder, peerlane, report, web, type Opened } from "./harness";
 
 const browser = new Chromium();
@@ -12,8 +13,8 @@ const FILE = `"><img src=x onerror=window.pwned=8><script>window.pwned=9<`;
 before(() => browser.start());
 after(() => browser.stop());
 
-/** Nothing ran, nothing was asked for, and no element came out of text. */
-async function unharmed({ page, complaints, requests }: Opened): Promise<void> {
+/** Nothing ran, nothing was asked for, and no element came out of text. Scripts are the data, the licences, the program. */
+async function unharmed({ page, complaints, requests }: Opened, scripts = 3): Promise<void> {
   await page.locator("details").evaluateAll((all) => {
     for (const details of all) (details as HTMLDetailsElement).open = true;
   });
@@ -28,8 +29,7 @@ async function unharmed({ page, complaints, requests }: Opened): Promise<void> {
     links: [...document.querySelectorAll("a")].filter((a) => !a.getAttribute("href")?.startsWith("#")).length,
     handlers: [...document.querySelectorAll("*")].filter((e) => e.getAttributeNames().some((n) => n.startsWith("on"))).length,
   }));
-  // the data, the licences, the program
-  assert.deepEqual(found, { pwned: null, scripts: 3, styles: 1, foreign: 0, links: 0, handlers: 0 });
+  assert.deepEqual(found, { pwned: null, scripts, styles: 1, foreign: 0, links: 0, handlers: 0 });
   assert.deepEqual({ complaints, requests }, { complaints: [], requests: [] });
 }
 
@@ -78,6 +78,61 @@ test("a hostile record", async () => {
   writeFileSync(file, JSON.stringify(record));
   const opened = await browser.open(report("hostile-record", file));
   await unharmed(opened);
+  await opened.context.close();
+});
+
+/** Opens all that a fleet's page shows of machines and outliers. */
+async function openFleet({ page }: Opened): Promise<void> {
+  for (const toggle of await page.locator("tr.outlier button[aria-expanded]").all()) await toggle.click();
+  for (const machine of (await page.locator("tr.outlier button.machine").all()).slice(0, 3)) {
+    await machine.click();
+    await page.keyboard.press("Escape");
+  }
+  await page.getByRole("button", { name: "By name" }).click();
+  await page.locator(".map-scroll").focus();
+  for (const key of ["ArrowDown", "ArrowRight", "Enter"]) await page.keyboard.press(key);
+  await page.getByRole("searchbox").fill("<img src=x onerror=window.pwned=1>");
+}
+
+test("a hostile fleet: every text of its document", async () => {
+  const evil = (at: string) => `</script><img src=x onerror=window.pwned='${at}'>\u2028{{SCRIPT}}`;
+  const document = fleet(40);
+  document.kinds.forEach((kind) => {
+    kind.name = evil("kind");
+    kind.shared = [{ rule: evil("shared"), summary: evil("shared"), machines: 1 }];
+  });
+  document.tests.forEach((of) => Object.assign(of, { name: evil("test"), family: evil("family") }));
+  document.machines.forEach((of, at) => Object.assign(of, { name: evil(`machine ${at}`), first: evil("first"), last: evil("last") }));
+  for (const of of document.outliers) {
+    for (const key of ["part", "rule", "summary", "why", "fix", "file"] as const) of[key] = `${evil(key)} \`${evil(key)}\``;
+  }
+  document.notes = [evil("note")];
+  document.unread = [{ name: evil("unread"), why: evil("why") }];
+  const opened = await browser.open(filled("hostile", document));
+  await openFleet(opened);
+  await unharmed(opened, 2);
+  const text = (await opened.page.locator("body").textContent()) ?? "";
+  for (const part of ["kind", "note", "unread", "machine 1", "summary", "why"]) assert.ok(text.includes(`window.pwned='${part}'`), part);
+  await opened.context.close();
+});
+
+test("a hostile fleet of records", async () => {
+  const file = join(folder, "of-fleet.json");
+  peerlane("measure", "h200x4-vm", "--quick", "-o", file);
+  const record = JSON.parse(readFileSync(file, "utf8"));
+  const evil = "</script><img src=x onerror=window.pwned=1>";
+  record.machine.system = record.machine.system.replace(/^title .*$/m, `title = '${evil}'`).replace(/^name .*$/m, `name = '${evil}'`);
+  record.conditions.notes = [evil];
+  const files = [1, 2, 3, 4, 5].map((at) => join(folder, `${FILE}${at}.json`));
+  for (const [at, to] of files.entries()) {
+    if (at === 4) for (const cell of record.cells) if (cell.value) cell.value *= 0.5;
+    writeFileSync(to, JSON.stringify(record));
+  }
+  const page = join(folder, "hostile-records.html");
+  peerlane("fleet", ...files, "--html", page);
+  const opened = await browser.open(page);
+  await unharmed(opened, 2);
+  assert.ok(((await opened.page.locator("#data").textContent()) ?? "").includes("window.pwned"));
   await opened.context.close();
 });
 

@@ -1,5 +1,8 @@
 //! The command line.
 
+mod collect;
+mod fleet;
+mod gate;
 mod measure;
 mod place;
 mod simulate;
@@ -13,6 +16,9 @@ use peerlane::check::{Finding, FindingKind, Severity};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
 
+pub(crate) use collect::Collect;
+pub(crate) use fleet::{FleetArgs, FleetFormat};
+pub(crate) use gate::{ExitStyle, GateArgs, SurveyArgs};
 pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use place::{PlaceArgs, PlaceFormat};
 pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
@@ -72,6 +78,10 @@ pub(crate) enum Command {
     Infer(InferArgs),
     /// Measure the paths of this machine, or of a simulated one
     Measure(MeasureArgs),
+    /// Compare the records of many machines: outliers, the worst first, and what changed
+    Fleet(FleetArgs),
+    /// Decide in seconds whether jobs may run on this machine; drain it if not
+    Gate(GateArgs),
     /// Simulate a workload on a machine, or on a cluster
     Simulate(SimulateArgs),
     /// Simulate workloads on several machines or clusters, and compare them
@@ -94,6 +104,9 @@ pub(crate) enum Command {
     /// Prints what NVML reports about this machine as JSON, in its own process
     #[command(hide = true)]
     Discover,
+    /// Prints what this machine reports about itself as JSON for 'gate', in its own process
+    #[command(hide = true)]
+    Survey(SurveyArgs),
 }
 
 /// The machines that a command works on.
@@ -128,8 +141,8 @@ pub(crate) struct WhatIf {
 }
 
 const CHECKED: &str = "\
-Three or more runs are treated as a fleet: peerlane check runs/*.json groups machines of the
-same kind and names the outliers.";
+Three or more runs, or a folder of them, are treated as a fleet, as by 'peerlane fleet': machines of
+a kind are compared, and outliers are listed.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -156,6 +169,9 @@ pub(crate) struct CheckArgs {
     /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
+    /// Also compare with the floors that others publish for this product; the verdict does not change
+    #[arg(long, value_name = "LIST", value_parser = ["azure", "oci", "all"])]
+    pub(crate) thresholds: Option<String>,
     /// Also report what has changed since this earlier run of the machine
     #[arg(long, value_name = "RUN.json")]
     pub(crate) baseline: Option<PathBuf>,
@@ -244,13 +260,17 @@ pub(crate) enum FailOn {
 impl FailOn {
     /// Whether a finding fails: a limit of the design never does, nor does a doubt about the measurement.
     pub(crate) fn includes(self, finding: &Finding) -> bool {
-        let least = match self {
-            Self::Info => Severity::Info,
-            Self::Warning => Severity::Warning,
-            Self::Error => Severity::Error,
-            Self::Never => return false,
-        };
-        finding.kind == FindingKind::Fault && finding.severity >= least
+        finding.kind == FindingKind::Fault && self.reaches(finding.severity)
+    }
+
+    /// Whether a fault of this severity fails.
+    pub(crate) fn reaches(self, severity: Severity) -> bool {
+        match self {
+            Self::Info => true,
+            Self::Warning => severity >= Severity::Warning,
+            Self::Error => severity >= Severity::Error,
+            Self::Never => false,
+        }
     }
 }
 
@@ -379,8 +399,10 @@ program other than nvidia-smi and lspci is run, nothing is changed, and nothing 
 #[command(after_help = GATHERED)]
 pub(crate) struct GatherArgs {
     /// A new folder, or a file named *.tar.zst
-    #[arg(short, long, value_name = "FOLDER|FILE.tar.zst")]
-    pub(crate) output: PathBuf,
+    #[arg(short, long, value_name = "FOLDER|FILE.tar.zst", required_unless_present = "to")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) collect: Collect,
     /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
     #[arg(long)]
     pub(crate) redact: bool,
@@ -439,6 +461,16 @@ pub(crate) struct SelftestArgs {
     /// Seed of noise, model deviations, machines and fault positions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Test instead whether the bad machines of a simulated fleet of N machines are found among their peers, and by a
+    /// gate alone
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(30..=100_000))]
+    pub(crate) fleet: Option<u32>,
+    /// Faults to plant in the fleet, of all kinds in turn
+    #[arg(long, value_name = "N", requires = "fleet", default_value_t = 100, conflicts_with = "curve")]
+    pub(crate) faults: u32,
+    /// Plant each kind N times at each of nine sizes, for a detection curve
+    #[arg(long, value_name = "N", requires = "fleet")]
+    pub(crate) curve: Option<u32>,
 }
 
 /// Actions on the catalogue.

@@ -61,15 +61,21 @@ pub(crate) fn read() -> Result<Found, String> {
 
 /// What this machine reports about itself. The error says why no GPU was found.
 pub(crate) fn look() -> Result<Look, String> {
-    let asked = thread::Builder::new().spawn(nvml);
+    look_within(NVML_PATIENCE).0
+}
+
+/// The same with another time limit of NVML, and whether NVML exceeded it.
+pub(crate) fn look_within(patience: Duration) -> (Result<Look, String>, bool) {
+    let asked = thread::Builder::new().spawn(move || nvml_within(patience));
     let files = evidence::record_what_matters(Path::new("/"));
     let nvml = match asked.map(thread::JoinHandle::join) {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) | Err(_) => Err(Unanswered { why: "NVML could not be queried".to_owned(), hung: false }),
     };
     let shown = sysfs_shows_gpus(&files);
+    let hung = nvml.as_ref().is_err_and(|unanswered| unanswered.hung);
     let ask_smi = || QUESTIONS.iter().map(|question| (question.join(" "), smi(question))).collect();
-    assembled(files, shown, nvml, ask_smi)
+    (assembled(files, shown, nvml, ask_smi), hung)
 }
 
 /// Why NVML did not answer.
@@ -177,10 +183,14 @@ impl Look {
 
 /// What NVML reports, as JSON, from a worker process.
 pub(crate) fn nvml() -> Result<String, Unanswered> {
+    nvml_within(NVML_PATIENCE)
+}
+
+fn nvml_within(patience: Duration) -> Result<String, Unanswered> {
     let problem = |why: String| Unanswered { why, hung: false };
     let own = search::own_command();
     let mut own = own.map_err(|e| problem(format!("NVML: cannot find peerlane's own executable: {e}")))?;
-    let said = ask(own.arg("discover"), NVML_PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
+    let said = ask(own.arg("discover"), patience, MOST_OUTPUT).map_err(|silent| match silent {
         Silent::Hung(patience) => Unanswered {
             why: format!(
                 "NVML did not answer within {} s: a GPU may have fallen off the bus (dmesg, Xid 79), or the driver is slow \

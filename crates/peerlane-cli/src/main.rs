@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod formats;
+mod host;
 mod html;
 mod live;
 mod measuring;
@@ -20,6 +21,7 @@ mod target;
 use std::env;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Parser;
 
@@ -57,7 +59,14 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// When this program began, in seconds since 1970 (UTC).
+fn began() -> f64 {
+    static BEGAN: OnceLock<f64> = OnceLock::new();
+    *BEGAN.get_or_init(peerlane_gpu::timeline::now)
+}
+
 fn main() -> ExitCode {
+    began();
     // nothing has such a name, and messages quote arguments
     if let Some(word) = env::args_os().map(|word| word.to_string_lossy().into_owned()).find(|w| w.contains(is_hidden)) {
         say(&format!(
@@ -108,7 +117,10 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Sweep(args) => commands::sweep::run(args, &mut out),
         Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
+        Command::Fleet(args) => commands::fleet::run(args, &mut out),
+        Command::Gate(args) => commands::gate::run(args, &mut out),
         Command::Discover => live::worker(),
+        Command::Survey(args) => commands::gate::survey(args),
         Command::Place(args) => commands::place::run(args, &mut out),
         Command::Tune(args) => commands::tune::run(args, &mut out),
         Command::Infer(args) => commands::infer::run(args, &mut out),

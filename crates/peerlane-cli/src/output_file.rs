@@ -4,6 +4,8 @@
 //! all ([`write()`]), also when the disk is full or the process is killed; no symbolic link is followed; and a record that
 //! grows for minutes belongs to one process ([`Lock`]).
 
+pub(crate) mod shared;
+
 use peerlane::one_line::shown;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -28,6 +30,9 @@ const STICKY: u32 = 0o1000;
 
 /// How often a name is tried that another process may take at the same moment.
 const TRIES: u32 = 16;
+
+/// How file systems refuse a second name for a file, if they have none.
+const WITHOUT_LINKS: [Errno; 3] = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP];
 
 /// How much of a lock file is read.
 const HOLDER_BYTES: usize = 256;
@@ -153,10 +158,41 @@ impl Fresh {
         Ok(())
     }
 
+    /// Writes the whole content, durably.
+    fn fill(&mut self, content: &[u8]) -> io::Result<()> {
+        self.file.write_all(content)?;
+        self.file.sync_all()
+    }
+
+    /// Takes the first of these names that no file has, durably, and returns it. Never replaces a file.
+    fn take(mut self, content: &[u8], names: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
+        self.fill(content)?;
+        for name in names {
+            match fs::hard_link(&self.path, &name) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    // a server may answer a request that it received twice: then the link is there, and is ours
+                    if !same(&self.file, &name) {
+                        continue;
+                    }
+                }
+                Err(error) if WITHOUT_LINKS.iter().any(|of| error.raw_os_error() == Some(of.raw_os_error())) => {
+                    if fs::symlink_metadata(&name).is_ok() {
+                        continue;
+                    }
+                    fs::rename(&self.path, &name)?;
+                    self.kept = true;
+                }
+                Err(error) => return Err(error),
+            }
+            return sync_folder(&name).map(|()| name);
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+    }
+
     /// Takes the place of `path`, durably.
     fn replace(mut self, path: &Path, content: &[u8]) -> io::Result<()> {
-        self.file.write_all(content)?;
-        self.file.sync_all()?;
+        self.fill(content)?;
         fs::rename(&self.path, path)?;
         self.kept = true;
         sync_folder(path)

@@ -101,8 +101,37 @@ impl Notes {
     }
 }
 
+/// KB/s over PCIe, sent and received.
+type Throughput = [Result<u32, Problem>; 2];
+
+/// Asks how much goes over a GPU's PCIe link, both ways at once, and meanwhile for everything else: each of the two takes the
+/// 20 ms that it measures (`nvmlDeviceGetPcieThroughput`).
+fn with_throughput<T>(device: Device, everything_else: impl FnOnce() -> T) -> (T, Throughput) {
+    thread::scope(|scope| {
+        let ask = |of: fn(Device) -> Result<u32, Problem>| {
+            thread::Builder::new().spawn_scoped(scope, move || of(device)).map_err(|_| of)
+        };
+        let asked = [ask(|device| device.sent()), ask(|device| device.received())];
+        let rest = everything_else();
+        let failed = || Err(Problem::Nonsense("nvmlDeviceGetPcieThroughput", "the query failed".to_owned()));
+        // where there was no thread, one after the other
+        (
+            rest,
+            asked.map(|asked| asked.map_or_else(|of| of(device), |thread| thread.join().unwrap_or_else(|_| failed()))),
+        )
+    })
+}
+
 /// All of one GPU, and how it reaches the others.
 fn one(index: u32, device: Device, all: &[(u32, Option<Device>)]) -> Report {
+    let ((mut gpu, pairs, mut notes), [sent, received]) = with_throughput(device, || at_once(index, device, all));
+    gpu.pcie.sent_kb_per_second = notes.keep("pcie.sent_kb_per_second", Some(index), sent);
+    gpu.pcie.received_kb_per_second = notes.keep("pcie.received_kb_per_second", Some(index), received);
+    (gpu, pairs, notes)
+}
+
+/// What NVML answers at once of one GPU.
+fn at_once(index: u32, device: Device, all: &[(u32, Option<Device>)]) -> Report {
     let mut notes = Notes::default();
     let mut gpu = Gpu { index, ..Gpu::default() };
     {
@@ -151,9 +180,7 @@ fn pcie(index: u32, device: Device, notes: &mut Notes) -> Pcie {
     // NVML does not tell how many lanes the device alone could have
     let capable = width("capable", device.capable_generation(), None);
     let replays = keep("pcie.replays", device.replays()).map(u64::from);
-    let sent_kb_per_second = keep("pcie.sent_kb_per_second", device.sent());
-    let received_kb_per_second = keep("pcie.received_kb_per_second", device.received());
-    Pcie { running, allowed, capable, replays, sent_kb_per_second, received_kb_per_second }
+    Pcie { running, allowed, capable, replays, ..Pcie::default() }
 }
 
 fn now(index: u32, device: Device, notes: &mut Notes) -> Now {
@@ -276,6 +303,9 @@ fn pair((from, device): (u32, Device), (to, other): (u32, Device), notes: &mut N
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
     use peerlane::assemble::assemble;
     use peerlane::evidence::{Text, scan_text};
     use peerlane::fabric::NodeKind;
@@ -313,6 +343,36 @@ mod tests {
         assert_eq!((why("name"), why("nvlinks.active")), (vec![], vec![]));
         assert_eq!(snapshot.pairs.len(), 2);
         assert_eq!((snapshot.pairs[0].from, snapshot.pairs[0].p2p.prop.as_deref()), (0, Some("NS")));
+    }
+
+    /// Two calls of this meet, or give up.
+    static THROUGHPUTS: AtomicU32 = AtomicU32::new(0);
+
+    unsafe extern "C" fn throughput(
+        _: ffi::nvmlDevice_t,
+        way: ffi::nvmlPcieUtilCounter_t,
+        place: *mut c_uint,
+    ) -> ffi::nvmlReturn_t {
+        THROUGHPUTS.fetch_add(1, Ordering::SeqCst);
+        let began = Instant::now();
+        while THROUGHPUTS.load(Ordering::SeqCst) < 2 && began.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        let met = THROUGHPUTS.load(Ordering::SeqCst) >= 2;
+        // SAFETY: the caller's place.
+        unsafe { place.write(if met { 100 + way.0 } else { 0 }) };
+        ffi::nvmlReturn_t::NVML_SUCCESS
+    }
+
+    #[test]
+    fn throughputs_are_asked_at_the_same_time() {
+        let table = ffi::Nvml { nvmlDeviceGetPcieThroughput: Some(throughput), ..Fake::table() };
+        let session = Session::start(table, None).unwrap();
+        let device = session.device(0).unwrap();
+        let (rest, [sent, received]) = with_throughput(device, || 7);
+        let ways =
+            [ffi::nvmlPcieUtilCounter_t::NVML_PCIE_UTIL_TX_BYTES, ffi::nvmlPcieUtilCounter_t::NVML_PCIE_UTIL_RX_BYTES];
+        assert_eq!((rest, [sent, received]), (7, ways.map(|way| Ok(100 + way.0))));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
 
 pub mod bindings;
+mod counters;
 mod cuda;
 pub mod discover;
 mod foreign;
@@ -20,7 +21,8 @@ pub mod nvml;
 mod output;
 pub mod pattern;
 pub mod search;
+pub mod timeline;
 
-pub use live::{GpuName, Live, OpenError};
+pub use live::{GpuName, Live, OpenError, start_ahead};
 pub use nvml::Tolerated;
 pub use output::take_output;

@@ -3,6 +3,7 @@
 //! Any function may be absent and any call may fail: each returns a `Problem` that says which in a few words.
 //! NVML can hang on a GPU that has fallen off the bus, so it should be called in a process that can be killed.
 
+mod counters;
 mod device;
 mod states;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub(crate) use words::WORDS_OF_P2P;
 use std::ffi::{CString, c_char, c_uint};
 use std::fmt;
 use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use peerlane::fabric::PciAddress;
 use peerlane::one_line::shown;
@@ -24,6 +26,7 @@ use peerlane::one_line::shown;
 use crate::bindings::nvml as ffi;
 use crate::foreign::{self, MOST_GPUS};
 use crate::library::{self, LibraryError};
+use crate::timeline;
 
 /// Why NVML returned no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,11 +109,21 @@ macro_rules! ask {
 }
 use ask;
 
+/// Initialises NVML for this process, and leaves it so: sessions then open at once.
+pub(crate) fn start_ahead() {
+    static KEPT: OnceLock<Option<Session>> = OnceLock::new();
+    let _span = timeline::begin("nvmlInit");
+    KEPT.get_or_init(|| Session::open().ok());
+}
+
 impl Session {
     /// Opens the library and initialises it.
     ///
     /// The error is one line for the user.
     pub(crate) fn open() -> Result<Self, String> {
+        // one after the other: a second initialisation waits for the first, and only counts up
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = library::nvml().map_err(|e: LibraryError| e.to_string())?;
         let file = shown(opened.library().file());
         // the library stays open until the process ends, so that its functions outlive the guard

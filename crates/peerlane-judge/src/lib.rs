@@ -1,6 +1,9 @@
 //! What to do about it: rules over one machine, comparisons of many runs, and how accurate both and the model are.
 
 pub mod accuracy;
+pub mod action;
 pub mod check;
 pub mod fleet;
+pub mod gate;
 pub mod selftest;
+pub mod thresholds;

@@ -1,5 +1,6 @@
 //! What can be wrong with a machine: faults that a system file plants, for the simulated machine to answer with.
 
+use crate::counter::ErrorCounter;
 use crate::fabric::PcieWidth;
 
 /// Relative standard deviation of a sample where nothing else is requested.
@@ -95,5 +96,19 @@ pub enum Fault {
         factor: f64,
         /// Samples until it is warm.
         samples: usize,
+    },
+    /// A GPU, its memory or its links make errors under load, which one of its counters shows. Rates stay as they are.
+    Errors {
+        /// The GPU.
+        gpu: String,
+        /// The counter.
+        counter: ErrorCounter,
+        /// Errors for each 10⁹ bytes: of an NVLink's counter those of its first NVLink, else those that the GPU sends and receives.
+        per_gb: f64,
+    },
+    /// NVLinks of a GPU are up and carry nothing: data takes the GPU's other path.
+    Detour {
+        /// The GPU.
+        gpu: String,
     },
 }

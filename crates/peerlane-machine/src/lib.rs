@@ -4,6 +4,7 @@
 //! Knows no file format, no model and no program.
 
 pub mod copy_time;
+pub mod counter;
 pub mod curve;
 pub mod fabric;
 pub mod fact;

@@ -12,7 +12,7 @@ pub use cells::void;
 pub use execute::execute;
 
 use crate::plan::{Method, Step, Work};
-use crate::run::{FlagKind, GpuState};
+use crate::run::{FlagKind, GpuState, Reading};
 use peerlane_machine::matrix::Quantity;
 use peerlane_machine::units::{Bytes, Seconds};
 
@@ -69,6 +69,12 @@ pub trait Executor {
 
     /// State of all GPUs now.
     fn states(&mut self) -> Vec<GpuState>;
+
+    /// What counters stand at now: of errors, and of the bytes that links carried and that steps sent. Called between kinds of
+    /// steps.
+    fn counters(&mut self) -> Reading {
+        Reading::default()
+    }
 
     /// Time since the executor was made, by its own clock.
     fn now(&mut self) -> Seconds;

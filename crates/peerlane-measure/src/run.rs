@@ -3,6 +3,7 @@
 //! `docs/run-files.md` describes the file. A run holds its machine, the plan, the conditions and a list of
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
 
+mod counters;
 mod digits;
 mod file;
 mod limits;
@@ -14,6 +15,7 @@ mod sets;
 mod testing;
 mod words;
 
+pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
 pub use limits::Limits;
 pub use machine::TOOL;
@@ -223,8 +225,21 @@ pub enum Event {
     Cells(Vec<Cell>),
     /// State of the GPUs, before the first round and after the last.
     States(Vec<GpuState>),
+    /// What counters rose by while steps of one kind ran.
+    Counted(Box<Counted>),
     /// All rounds are answered, or the time for them is over; time since the executor was made.
     Finished(Seconds),
+}
+
+/// A part of what is done before the first step. Parts overlap where they do not need each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Phase {
+    /// What is done: `cuInit`, `discovery`.
+    pub what: String,
+    /// When it began, from the start of the program.
+    pub began: Seconds,
+    /// When it ended.
+    pub ended: Seconds,
 }
 
 /// What else could matter for the numbers.
@@ -247,6 +262,9 @@ pub struct Conditions {
     pub libraries: Vec<String>,
     /// Time to start the driver, make contexts and map peers.
     pub initialisation: Option<Seconds>,
+    /// What the program did before the first step, and when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub startup: Vec<Phase>,
     /// GPUs before the first step.
     #[serde(default)]
     pub before: Vec<GpuState>,
@@ -305,6 +323,9 @@ pub struct Run {
     pub wall: Seconds,
     /// False where steps of the plan have no answer yet.
     pub complete: bool,
+    /// What counters rose by, by kind of steps, in the order in which they ran; empty where none could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<Counted>,
     /// The answers, in the order in which they came.
     pub cells: Vec<Cell>,
 }
@@ -321,6 +342,7 @@ impl Run {
             conditions: Conditions::default(),
             wall: Seconds::new(0.0),
             complete: false,
+            counters: Vec::new(),
             cells: Vec::new(),
         }
     }

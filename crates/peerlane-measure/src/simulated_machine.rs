@@ -7,6 +7,7 @@
 //!
 //! Its clock goes on by the time that its samples stand for; no time passes in the world.
 
+mod counters;
 mod effects;
 mod fault;
 mod rates;
@@ -21,7 +22,8 @@ pub use effects::Effects;
 
 use crate::measure::{Executor, Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
-use crate::run::{FlagKind, GpuState};
+use crate::run::{FlagKind, GpuState, Reading};
+use counters::Ledger;
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fault::{Fault, Planted};
 use peerlane_machine::machine::Machine;
@@ -50,8 +52,8 @@ pub struct SimulatedMachine<'a> {
     /// NCCL's variables in this process, and its number among repetitions; without them collectives run as fast as their
     /// paths allow.
     nccl: Option<(Variables, usize)>,
-    /// How it differs from the model.
-    effects: Option<Effects>,
+    /// How it differs from the model, each with the seed of its draws.
+    effects: Vec<(u64, Effects)>,
     /// Whether a hung pair is reported instead of waited for.
     impatient: bool,
     /// Seconds.
@@ -63,6 +65,7 @@ pub struct SimulatedMachine<'a> {
     /// What ended it.
     spoilt: Option<Failure>,
     prepared: Vec<Prepared>,
+    ledger: Ledger,
 }
 
 /// A step that is ready to run.
@@ -76,6 +79,8 @@ struct Prepared {
     hangs: bool,
     verdict: Verdict,
     gpus: Vec<String>,
+    /// What one message of each transfer passes.
+    passed: Vec<counters::Passed>,
 }
 
 impl<'a> SimulatedMachine<'a> {
@@ -86,19 +91,28 @@ impl<'a> SimulatedMachine<'a> {
             parts,
             settings: settings.clone(),
             nccl: None,
-            effects: None,
+            effects: Vec::new(),
             impatient: false,
             clock: 0.0,
             answered: 0,
             absent: BTreeSet::new(),
             spoilt: None,
             prepared: Vec::new(),
+            ledger: Ledger::of(&machine.fabric, &settings.faults),
         }
     }
 
     /// The same machine, differing from its model by these effects.
     pub fn with_effects(self, effects: Effects) -> Self {
-        SimulatedMachine { effects: Some(effects), ..self }
+        let seed = self.settings.seed;
+        self.with_effects_of(seed, effects)
+    }
+
+    /// The same machine, differing by these effects, too. Machines share those of one seed: what all of a design have
+    /// in common, what one machine has on every day, what is so today.
+    pub fn with_effects_of(mut self, seed: u64, effects: Effects) -> Self {
+        self.effects.push((seed, effects));
+        self
     }
 
     /// The same machine, whose collectives are NCCL's under these variables, in one of several processes: each deviates by
@@ -163,7 +177,7 @@ impl<'a> SimulatedMachine<'a> {
             let mut placing = stream("process");
             task.values.iter_mut().for_each(|value| *value *= (PROCESS_NOISE * noise * placing.normal()).exp());
         }
-        if let Some(effects) = self.effects {
+        for (seed, effects) in &self.effects {
             let factors = effects.factors(*seed, step, &self.truth.fabric, task.values.len(), task.rates);
             task.values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
@@ -181,6 +195,7 @@ impl<'a> SimulatedMachine<'a> {
             task,
             taken: 0,
             gpus,
+            passed: Vec::new(),
         }
     }
 
@@ -241,6 +256,9 @@ impl Executor for SimulatedMachine<'_> {
         let tasks = Site { model: &model, faults: &self.settings.faults, method, nccl }.tasks(steps)?;
         let prepared = steps.iter().zip(tasks).map(|(step, task)| self.make_ready(step, task, allocation, steps.len()));
         self.prepared = prepared.collect();
+        for (prepared, step) in self.prepared.iter_mut().zip(steps) {
+            prepared.passed = self.ledger.passed(&model, step, allocation);
+        }
         Ok(self.prepared.iter().map(|p| p.task.size).collect())
     }
 
@@ -263,6 +281,9 @@ impl Executor for SimulatedMachine<'_> {
         }
         let longest = self.prepared.iter().map(|p| p.task.duration).fold(0.0, f64::max);
         self.clock += longest * n as f64;
+        for prepared in &self.prepared {
+            self.ledger.add(&prepared.passed, prepared.task.size, n);
+        }
         let noise = self.settings.noise;
         Ok(self.prepared.iter_mut().map(|p| (0..n).map(|_| p.sample(noise)).collect()).collect())
     }
@@ -289,6 +310,11 @@ impl Executor for SimulatedMachine<'_> {
         };
         let names = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str());
         names.filter(|name| !self.absent.contains(*name)).map(state).collect()
+    }
+
+    /// Those of its model: bytes that the links of each route carried, and planted errors.
+    fn counters(&mut self) -> Reading {
+        self.ledger.reading(&self.absent)
     }
 
     fn now(&mut self) -> Seconds {

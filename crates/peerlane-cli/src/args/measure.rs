@@ -9,7 +9,7 @@ use peerlane::infer::FlowKind;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::Seconds;
 
-use super::{Detail, Machines, TARGETS};
+use super::{Collect, Detail, Machines, TARGETS};
 
 const MEASURED: &str = "\
 TARGET is one of:
@@ -49,6 +49,8 @@ pub(crate) struct MeasureArgs {
     /// Record the run in this file, from the first value on
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) collect: Collect,
     /// Resume the run in that file
     #[arg(long, requires = "output")]
     pub(crate) resume: bool,

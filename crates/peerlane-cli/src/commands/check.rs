@@ -11,6 +11,7 @@ use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
 use peerlane::model::{Assume, Model};
+use peerlane::thresholds::thresholds;
 
 use super::measure::{self, Taken};
 use super::site::Site;
@@ -27,8 +28,8 @@ use crate::{Failure, Outcome, html, live, output_file};
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let site = Site::read(args.rules.as_deref())?;
     can_write_page(args.html.as_deref())?;
-    if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
-        return fleet::run(args, &site.settings, out);
+    if args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
+        return fleet::of_check(args, &site.settings, out);
     }
     let site = site.since(args.baseline.as_deref(), args.redact)?;
     let loaded = machines(&args.machines, &args.what_if, (args.passive, args.force, args.redact))?;
@@ -39,6 +40,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     for (i, (case, comparison)) in loaded.cases.iter().zip(&comparisons).enumerate() {
         let mut checked = site.judge(case, comparison);
+        if let Some(list) = &args.thresholds {
+            checked.thresholds = thresholds(comparison, Some(list.as_str()).filter(|name| *name != "all"));
+        }
         match format {
             CheckFormat::Text => {
                 between(out, i == 0)?;
@@ -119,7 +123,12 @@ pub(super) fn can_write_page(file: Option<&Path>) -> Result<(), Failure> {
 
 /// Writes a report's page to a file, or to standard output for `-`.
 pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Result<(), Failure> {
-    let page = html::page(document).map_err(|e| Failure::new(format!("no report: {e}")))?;
+    write_html(file, html::page(document))
+}
+
+/// Writes a page to a file, or to standard output for `-`.
+pub(super) fn write_html(file: &Path, page: Result<String, serde_json::Error>) -> Result<(), Failure> {
+    let page = page.map_err(|e| Failure::new(format!("no report: {e}")))?;
     if file == Path::new("-") {
         std::io::stdout().lock().write_all(page.as_bytes())?;
         return Ok(());
@@ -176,6 +185,7 @@ fn report(
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
+    findings::sentences(out, "Floors of others, no part of the verdict", &checked.thresholds, most(verbose))?;
     numbers(out, comparison, verbose, if all { usize::MAX } else { LINES })?;
     // those of a run are shown with the run
     if case.run.is_none() {

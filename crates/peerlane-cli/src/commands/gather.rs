@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +17,8 @@ use serde::Serialize;
 
 use super::json;
 use crate::args::GatherArgs;
+use crate::host::HostName;
+use crate::output_file::shared::Slot;
 use crate::program::ask;
 use crate::redact::{PARAMETERS, Redactor};
 use crate::render::WIDTH;
@@ -47,6 +49,9 @@ const SMI: [&[&str]; 9] = [
 
 /// The options of `lspci`.
 const LSPCI: [&str; 3] = ["-D", "-nn", "-vvv"];
+
+/// The file with the host's name.
+const HOST_FILE: &str = "proc/sys/kernel/hostname";
 
 /// Files about the system for human readers.
 const TEXTS: [&str; 4] =
@@ -95,17 +100,18 @@ struct Missing {
 }
 
 pub(crate) fn run(args: &GatherArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let target = Target::of(&args.output)?;
     let taken = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (target, host) = Target::of(args, taken)?;
     let mut gathered = Gathered::default();
     gathered.machine(Path::new("/"));
     gathered.programs(&this_machine());
-    let (files, manifest) = gathered.finish(taken, args.redact);
-    target.write(&files, taken)?;
+    gathered.given.clone_from(&args.collect.host);
+    let (files, manifest) = gathered.finish(taken, args.redact, host.as_deref());
+    let written = target.write(&files, taken)?;
     if args.json {
         json(out, &manifest)?;
     } else {
-        show(out, &args.output, &manifest)?;
+        show(out, &written, &manifest)?;
     }
     Ok(Outcome::default())
 }
@@ -128,11 +134,24 @@ fn show(out: &mut dyn Write, output: &Path, manifest: &Manifest) -> io::Result<(
 enum Target<'a> {
     Folder(&'a Path),
     Archive(&'a Path),
+    /// An archive in a directory that hosts share.
+    Shared(Slot),
 }
 
 impl<'a> Target<'a> {
-    /// Rejects a path that cannot be written, before any query.
-    fn of(path: &'a Path) -> Result<Self, Failure> {
+    /// The output, and the host's name if it was given or replaced. Rejects what cannot be written, before any query.
+    fn of(args: &'a GatherArgs, taken: u64) -> Result<(Self, Option<String>), Failure> {
+        match (&args.output, &args.collect.to) {
+            (Some(path), _) => Target::named(path).map(|target| (target, None)),
+            (None, Some(directory)) => {
+                let host = HostName::of(args.collect.host.as_deref(), args.redact)?;
+                Ok((Target::Shared(Slot::new(directory, &host.folder, taken, "tar.zst")?), Some(host.name)))
+            }
+            (None, None) => Err(Failure::new("give -o FOLDER|FILE.tar.zst or --to DIR")),
+        }
+    }
+
+    fn named(path: &'a Path) -> Result<Self, Failure> {
         let refused = |why: &str| Err(Failure::new(format!("{}: {why}", shown(path))));
         let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         if name.ends_with(".tar.zst") {
@@ -144,14 +163,18 @@ impl<'a> Target<'a> {
         output_file::check_folder(path).map(|()| Target::Folder(path))
     }
 
-    fn write(&self, files: &Files, taken: u64) -> Result<(), Failure> {
+    /// Writes the files, and returns where.
+    fn write(&self, files: &Files, taken: u64) -> Result<PathBuf, Failure> {
+        let packed = |path: &Path| {
+            evidence::pack(files, taken).map_err(|e| Failure::new(format!("cannot pack {}: {e}", shown(path))))
+        };
         match self {
-            Target::Archive(path) => {
-                let packed = evidence::pack(files, taken)
-                    .map_err(|e| Failure::new(format!("cannot pack {}: {e}", shown(path))))?;
-                output_file::write(path, packed)
+            Target::Archive(path) => output_file::write(path, packed(path)?).map(|()| path.to_path_buf()),
+            Target::Folder(folder) => output_file::write_folder(folder, files).map(|()| folder.to_path_buf()),
+            Target::Shared(slot) => {
+                let path = slot.path();
+                slot.publish(&packed(&path)?).map_err(|e| Failure::new(format!("cannot write {}: {e}", shown(&path))))
             }
-            Target::Folder(folder) => output_file::write_folder(folder, files),
         }
     }
 }
@@ -208,6 +231,8 @@ struct Gathered {
     saved: Vec<Saved>,
     missing: Vec<Missing>,
     host: Option<String>,
+    /// The host's name on the command line.
+    given: Option<String>,
 }
 
 impl Gathered {
@@ -267,7 +292,7 @@ impl Gathered {
             );
         }
         for (path, item) in recorded.iter() {
-            if path == "proc/sys/kernel/hostname"
+            if path == HOST_FILE
                 && let Item::File(bytes) = item
             {
                 self.host = Some(String::from_utf8_lossy(bytes).trim().to_owned());
@@ -313,17 +338,22 @@ impl Gathered {
         }
     }
 
-    /// All files with their manifest.
-    fn finish(mut self, taken: u64, redacted: bool) -> (Files, Manifest) {
+    /// All files with their manifest. The host's name replaces what was read.
+    fn finish(mut self, taken: u64, redacted: bool, host: Option<&str>) -> (Files, Manifest) {
         let mut files = std::mem::take(&mut self.files);
         if redacted {
             let mut redactor = Redactor::default();
-            redactor.learn_host(self.host.as_deref().unwrap_or_default());
+            for name in [&self.host, &self.given].into_iter().flatten() {
+                redactor.learn_host(name);
+            }
             redactor.learn_files(&files);
             files = redactor.files(&files);
             for missing in &mut self.missing {
                 missing.why = redactor.line(&missing.why);
             }
+        }
+        if let Some(host) = host {
+            files.insert(&format!("root/{HOST_FILE}"), Item::File(format!("{host}\n").into_bytes()));
         }
         let manifest = Manifest {
             schema: SCHEMA,

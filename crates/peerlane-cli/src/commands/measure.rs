@@ -16,14 +16,17 @@ use peerlane::one_line::shown;
 use peerlane::plan::{Method, Plan, Scope, Selection};
 use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
-use peerlane_gpu::GpuName;
+use peerlane_gpu::{GpuName, timeline};
 
-use crate::args::MeasureArgs;
+use crate::args::{Collect, MeasureArgs};
+use crate::host::{self, HostName};
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::keeper::{Keeper, is_run};
+use crate::measuring::process::Worker;
 use crate::measuring::progress::Progress;
 use crate::measuring::protocol::Device;
-use crate::measuring::supervisor::{Ending, Supervisor};
+use crate::measuring::supervisor::{Ending, Supervisor, since_start};
+use crate::output_file::shared::Slot;
 use crate::redact::Redactor;
 use crate::target::{system_file, unknown};
 use crate::{Failure, Outcome, live, render};
@@ -34,23 +37,29 @@ const EXAMPLE: &str = "h200x4-vm";
 /// A machine that can be measured.
 pub(crate) struct Measured {
     pub(crate) machine: Machine,
-    subject: Subject,
+    pub(crate) subject: Subject,
     pub(crate) device: Device,
     /// What is known about it before a worker has opened it.
-    conditions: Conditions,
+    pub(crate) conditions: Conditions,
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let mut redactor = args.redact.then(Redactor::default);
+    if let (Some(redactor), Some(name)) = (&mut redactor, &args.collect.host) {
+        redactor.learn_host(name);
+    }
+    let ahead = ahead(args.target.as_deref());
     let measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut())?;
     let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone() };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);
     method.budget = args.budget.unwrap_or(method.budget);
     method.patience = args.patience.unwrap_or(method.patience);
-    let new = begin(&measured, plan(&measured, args.scope(), &selection, method)?);
+    let mut new = begin(&measured, plan(&measured, args.scope(), &selection, method)?);
+    let slot = slot(&args.collect, args.redact, &mut new.conditions)?;
     let interrupt = listen()?;
     let (mut keeper, mut run) = match &args.output {
+        None if let Some(slot) = slot => (Keeper::shared(slot), new),
         Some(path) if args.resume => {
             let (keeper, earlier) = Keeper::resume(path)?;
             same(&earlier, &new).map_err(|why| Failure::new(format!("{}: {why}", shown(path))))?;
@@ -61,7 +70,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     };
     let to_a_pipe = args.detail.json && !io::stdout().is_terminal();
     let shown = io::stderr().is_terminal() && !to_a_pipe;
-    let ending = supervise(&measured, (args.force, redactor), &mut run, &mut keeper, shown, &interrupt)?;
+    let ending = supervise(&measured, ahead, (args.force, redactor), &mut run, &mut keeper, shown, &interrupt)?;
     if args.detail.json {
         out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
     } else {
@@ -78,6 +87,8 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     };
     if let Some(why) = why {
         crate::say(&format!("{why}; {}", hint(&keeper)));
+    } else if let Some(path) = keeper.written().filter(|_| keeper.is_shared()) {
+        crate::say(&format!("recorded in {}", peerlane::one_line::shown(path)));
     }
     Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
 }
@@ -93,34 +104,62 @@ pub(crate) struct Taken {
 /// Measures this machine by the default plan, without recording it.
 pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let mut redactor = redact.then(Redactor::default);
+    let ahead = ahead(None);
     let measured = this_machine("measure", redactor.as_mut())?;
     let method = Scope::Default.method(gpus(&measured.machine));
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
     let shown = io::stderr().is_terminal();
-    let ending = supervise(&measured, (force, redactor), &mut run, &mut Keeper::none(), shown, &listen()?)?;
+    let ending = supervise(&measured, ahead, (force, redactor), &mut run, &mut Keeper::none(), shown, &listen()?)?;
     let incomplete = ending != Ending::Complete || missing(&run);
     Ok(Taken { run, incomplete })
 }
 
+/// A worker that starts the driver while this process looks at the machine, if that is the one to measure.
+fn ahead(target: Option<&OsStr>) -> Option<Worker> {
+    let live = target.is_none_or(|target| target == "live") && live::has_nvidia_gpu();
+    // where it cannot be started, the supervisor reports why it cannot later
+    live.then(Worker::ahead)?.ok()
+}
+
 fn supervise(
     measured: &Measured,
+    ahead: Option<Worker>,
     (force, redactor): (bool, Option<Redactor>),
     run: &mut Run,
     keeper: &mut Keeper,
     shown: bool,
     interrupt: &Interrupt,
 ) -> Result<Ending, Failure> {
+    run.conditions.startup.extend(timeline::phases().into_iter().map(since_start));
     let mut progress = Progress::new(shown, run);
     let device = measured.device.clone();
     let limits = Limits::of(&measured.machine);
     let supervisor = Supervisor::new(device, force, limits, run, keeper, &mut progress, interrupt);
-    let ending = supervisor.redacting(redactor).run();
+    let ending = supervisor.with(ahead).redacting(redactor).run();
     progress.end();
     if let Ending::Refused(reason) = ending {
         return Err(Failure::Message(reason));
     }
-    keeper.finish(run, &progress);
+    // those who read a shared directory take a whole file for a whole run
+    if ending == Ending::Interrupted && keeper.is_shared() {
+        keeper.leave(run, &progress);
+    } else {
+        keeper.finish(run, &progress);
+    }
     Ok(ending)
+}
+
+/// The place of the record in a directory that hosts share, if one was given. The record then has the host's name from
+/// the command line, or its stand-in.
+fn slot(collect: &Collect, redact: bool, conditions: &mut Conditions) -> Result<Option<Slot>, Failure> {
+    let Some(directory) = &collect.to else { return Ok(None) };
+    let host = HostName::of(collect.host.as_deref(), redact)?;
+    let began = if conditions.began > 0 { conditions.began } else { here().began };
+    let slot = Slot::new(directory, &host.folder, began, "json")?;
+    if conditions.host.is_some() || collect.host.is_some() {
+        conditions.host = Some(host.name);
+    }
+    Ok(Some(slot))
 }
 
 /// Starts to listen for signals.
@@ -148,11 +187,11 @@ fn begin(measured: &Measured, plan: Plan) -> Run {
 }
 
 /// Time and host, as reported by the operating system.
-fn here() -> Conditions {
+pub(super) fn here() -> Conditions {
     let text_of = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
     Conditions {
         began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        host: text_of("/proc/sys/kernel/hostname"),
+        host: host::system(),
         kernel: text_of("/proc/sys/kernel/osrelease"),
         ..Conditions::default()
     }
@@ -198,13 +237,31 @@ fn hint(keeper: &Keeper) -> String {
         return "record a run with -o FILE to be able to resume it".to_owned();
     }
     if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
-        return format!("nothing was measured, and {} is unchanged", shown(path));
+        return format!("nothing was measured, and {} is unchanged", shown(&path));
     }
     let mut words: Vec<String> = env::args_os().skip(1).map(|word| quoted(&word)).collect();
+    if let Some(path) = keeper.path().filter(|_| keeper.is_shared()) {
+        words = without(words, &["--to", "--host"]);
+        words.extend(["-o".to_owned(), quoted(path.as_os_str())]);
+    }
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());
     }
     format!("to resume: peerlane {}", words.join(" "))
+}
+
+/// Words without these options and their values.
+fn without(words: Vec<String>, options: &[&str]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if options.contains(&word.as_str()) {
+            words.next();
+        } else if !options.iter().any(|option| word.strip_prefix(option).is_some_and(|rest| rest.starts_with('='))) {
+            kept.push(word);
+        }
+    }
+    kept
 }
 
 /// A word as a shell reads it.
@@ -243,7 +300,9 @@ fn this_machine(command: &str, redactor: Option<&mut Redactor>) -> Result<Measur
             "no NVIDIA GPU found on this machine; try a simulated machine: peerlane {command} {EXAMPLE}"
         )));
     }
+    let looking = timeline::begin("discovery");
     let mut look = live::look().map_err(Failure::Message)?;
+    drop(looking);
     let mut conditions = here();
     if let Some(redactor) = redactor {
         redactor.learn_host(conditions.host.as_deref().unwrap_or_default());
@@ -251,6 +310,11 @@ fn this_machine(command: &str, redactor: Option<&mut Redactor>) -> Result<Measur
         look = look.redacted(redactor);
         redactor.serialised(&mut conditions);
     }
+    of_look(look, conditions)
+}
+
+/// The machine that a look at this one shows, with its GPUs.
+pub(super) fn of_look(look: live::Look, conditions: Conditions) -> Result<Measured, Failure> {
     let driver = look.snapshot.as_ref().and_then(|snapshot| snapshot.driver.clone());
     let conditions = Conditions { driver, ..conditions };
     let Some(machine) = assemble(look.found).into_iter().next() else {

@@ -12,20 +12,41 @@ use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome};
 
-pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let shown = io::stderr().is_terminal();
-    let ended = AtomicUsize::new(0);
-    let progress = |_: &Case, all: usize| {
-        let n = ended.fetch_add(1, Ordering::Relaxed) + 1;
-        if shown {
-            // errors are ignored: stderr may be closed
-            let _ = write!(io::stderr(), "\r{n} of {all} cases");
-        }
-    };
-    let result = selftest(Depth::Full, args.seed, &progress);
-    if shown {
-        let _ = write!(io::stderr(), "\r{:30}\r", "");
+mod fleet;
+
+/// How many have ended, on stderr.
+struct Ended {
+    shown: bool,
+    count: AtomicUsize,
+}
+
+impl Ended {
+    fn new() -> Self {
+        Ended { shown: io::stderr().is_terminal(), count: AtomicUsize::new(0) }
     }
+
+    fn one(&self, all: usize, what: &str) {
+        let n = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.shown {
+            // errors are ignored: stderr may be closed
+            let _ = write!(io::stderr(), "\r{n} of {all} {what}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r{:30}\r", "");
+        }
+    }
+}
+
+pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(machines) = args.fleet {
+        return fleet::run(args, machines as usize, out);
+    }
+    let ended = Ended::new();
+    let result = selftest(Depth::Full, args.seed, &|_, all| ended.one(all, "cases"));
+    ended.clear();
     if args.json {
         json(out, &result)?;
     } else {

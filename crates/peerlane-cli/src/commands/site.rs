@@ -86,6 +86,7 @@ impl Site {
             next,
             findings,
             waived,
+            thresholds: Vec::new(),
             comparison: None,
         }
     }

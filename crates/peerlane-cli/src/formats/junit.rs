@@ -106,6 +106,7 @@ mod tests {
             next: Vec::new(),
             findings,
             waived: Vec::new(),
+            thresholds: Vec::new(),
             comparison: None,
         }];
         let text = document(&checks, FailOn::Error);

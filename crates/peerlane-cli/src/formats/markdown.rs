@@ -93,7 +93,7 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
 
 /// A single line with all markup escaped. GitHub looks for people, issues, commits and addresses after it has removed the
 /// backslashes, and passes over code alone; so words that may be one are code.
-fn inline(text: &str) -> String {
+pub(super) fn inline(text: &str) -> String {
     // neither can stand inside code in a table
     let text = text.replace('`', "'");
     let words = text.split_inclusive(|c: char| c.is_whitespace() || c == '|').map(|word| {

@@ -189,7 +189,7 @@ fn severity(severity: Severity) -> &'static str {
 }
 
 /// A label's value: backslash, quote and line feed have escapes.
-fn escape(value: &str) -> String {
+pub(super) fn escape(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

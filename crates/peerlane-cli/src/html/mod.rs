@@ -1,7 +1,7 @@
-//! The report: one self-contained HTML file.
+//! Pages: self-contained HTML files.
 //!
-//! `document` is its content, `machine` collects that from a machine, `comparison` from several side by side, and `page`
-//! embeds it into the template that `web/` builds (`page/report.html`, committed).
+//! Of the report, `document` is the content, `machine` collects that from a machine, `comparison` from several side by side,
+//! and `page` embeds it into the template that `web/` builds (`page/report.html`, committed). `fleet` is all of a fleet's page.
 
 mod charts;
 mod comparison;
@@ -9,11 +9,13 @@ mod document;
 mod facts;
 mod figures;
 mod findings;
+mod fleet;
 mod machine;
 mod matrices;
 mod page;
 mod tables;
 
 pub(crate) use document::ReportDocument;
+pub(crate) use fleet::fleet_page;
 pub(crate) use machine::{Subject, compared, document};
 pub(crate) use page::page;

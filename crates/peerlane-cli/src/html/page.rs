@@ -4,28 +4,40 @@
 //! the title; and as Markdown for browsers without scripts. The content security policy in the template allows only the
 //! script and style sheet that it was built with, by their hashes, and no network requests.
 
+use serde::Serialize;
+
 use super::document::ReportDocument;
 use crate::render::svg::escape;
 
 /// The template, built by `web/`.
 const TEMPLATE: &str = include_str!("../../page/report.html");
 
-/// Placeholders in the template; each occurs once.
+/// Placeholders in a template; each occurs once.
 const TITLE: &str = "PEERLANE-TITLE";
 const PLAIN: &str = "PEERLANE-MARKDOWN";
 const DATA: &str = "\"PEERLANE-DATA\"";
 
 /// The page of a document.
 pub(crate) fn page(document: &ReportDocument) -> Result<String, serde_json::Error> {
-    let data = in_script(&serde_json::to_string(document)?);
     let names: Vec<&str> = document.machines.iter().map(|m| m.name.as_str()).collect();
-    let title = escape(&names.join(", "));
     let together = document.comparison.iter().map(|c| c.markdown.as_str());
     let markdown: Vec<&str> = together.chain(document.machines.iter().map(|m| m.markdown.as_str())).collect();
+    fill(TEMPLATE, &names.join(", "), document, &markdown.join("\n"))
+}
+
+/// A template with its title, its document and its text for browsers without scripts.
+pub(super) fn fill(
+    template: &str,
+    title: &str,
+    document: &impl Serialize,
+    plain: &str,
+) -> Result<String, serde_json::Error> {
+    let data = in_script(&serde_json::to_string(document)?);
+    let title = escape(title);
     // line breaks matter there, and are harmless
-    let plain = markdown.join("\n").split('\n').map(escape).collect::<Vec<_>>().join("\n");
-    let mut page = String::with_capacity(TEMPLATE.len() + data.len() + plain.len());
-    let mut rest = TEMPLATE;
+    let plain = plain.split('\n').map(escape).collect::<Vec<_>>().join("\n");
+    let mut page = String::with_capacity(template.len() + data.len() + plain.len());
+    let mut rest = template;
     // in one pass, so that inserted text is never searched for placeholders
     for (place, text) in [(TITLE, &title), (DATA, &data), (PLAIN, &plain)] {
         let Some((before, after)) = rest.split_once(place) else { continue };
@@ -60,11 +72,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_has_each_placeholder_once_in_order() {
-        let at = [TITLE, DATA, PLAIN].map(|place| TEMPLATE.find(place).unwrap());
-        assert!(at.is_sorted());
-        for place in [TITLE, DATA, PLAIN] {
-            assert_eq!(TEMPLATE.matches(place).count(), 1, "{place}");
+    fn the_templates_have_each_placeholder_once_in_order() {
+        for template in [TEMPLATE, super::super::fleet::TEMPLATE] {
+            let at = [TITLE, DATA, PLAIN].map(|place| template.find(place).unwrap());
+            assert!(at.is_sorted());
+            for place in [TITLE, DATA, PLAIN] {
+                assert_eq!(template.matches(place).count(), 1, "{place}");
+            }
         }
     }
 

@@ -94,7 +94,15 @@ impl<'a> Asker<'a> {
             ours_before: self.conditions.is_some(),
             left_behind: self.left_behind.clone(),
         };
-        let request = Request { device, plan, done: BTreeSet::new(), tolerated, trial: self.trial.clone(), more: true };
+        let request = Request {
+            device,
+            plan,
+            done: BTreeSet::new(),
+            tolerated,
+            trial: self.trial.clone(),
+            more: true,
+            yields: false,
+        };
         self.worker = Some(Worker::start(&request)?);
         Ok(())
     }

@@ -13,7 +13,8 @@ use peerlane::run::{Event, Partial, Run, looks_like_run};
 
 use super::progress::Progress;
 use crate::Failure;
-use crate::output_file::{Appended, Lock};
+use crate::output_file::shared::Slot;
+use crate::output_file::{Appended, Lock, beside};
 
 /// How much may be lost if the whole machine stops.
 const SYNC: Duration = Duration::from_secs(1);
@@ -28,15 +29,58 @@ const PARTIAL: &str = "partial";
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     /// The record's file, for this process alone.
-    place: Option<(PathBuf, Lock)>,
+    place: Option<Place>,
     /// The growing record.
     growing: Option<Growing>,
     /// When an attempt to begin it failed.
     delayed: Option<Instant>,
     /// Whether the file lacks something that was measured.
     failed: bool,
+    /// The file with the complete record.
+    written: Option<PathBuf>,
     /// Whether the file was left with an earlier run, because there is nothing to replace it with.
     left: bool,
+}
+
+/// Where a record goes.
+#[derive(Debug)]
+enum Place {
+    /// To a file that was named, and is locked.
+    Named(PathBuf, Lock),
+    /// To a directory that hosts share, under a name that no other process takes.
+    Shared(Slot),
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        match self {
+            Place::Named(path, _) => path.clone(),
+            Place::Shared(slot) => slot.path(),
+        }
+    }
+
+    fn grow(&mut self, content: &str) -> io::Result<Appended> {
+        match self {
+            Place::Named(_, lock) => lock.grow(PARTIAL, content),
+            Place::Shared(slot) => slot.grow(PARTIAL, content),
+        }
+    }
+
+    /// Writes the whole record, and returns its path.
+    fn write(&self, run: &Run) -> io::Result<PathBuf> {
+        let text = run.to_json().map_err(io::Error::other)?;
+        match self {
+            Place::Named(path, lock) => lock.write(&text).map(|()| path.clone()),
+            Place::Shared(slot) => slot.publish(text.as_bytes()),
+        }
+    }
+
+    fn remove_partial(&self) -> io::Result<()> {
+        match self {
+            Place::Named(_, lock) => lock.remove(PARTIAL),
+            Place::Shared(slot) => slot.remove(PARTIAL),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -87,12 +131,27 @@ impl Keeper {
     }
 
     fn at(path: &Path, lock: Lock) -> Self {
-        Keeper { place: Some((path.to_owned(), lock)), ..Keeper::default() }
+        Keeper { place: Some(Place::Named(path.to_owned(), lock)), ..Keeper::default() }
+    }
+
+    /// Records a new run in a directory that hosts share.
+    pub(crate) fn shared(slot: Slot) -> Self {
+        Keeper { place: Some(Place::Shared(slot)), ..Keeper::default() }
     }
 
     /// The record's file.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.place.as_ref().map(|(path, _)| path.as_path())
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        self.written.clone().or_else(|| self.place.as_ref().map(Place::path))
+    }
+
+    /// Whether the record is in a directory that hosts share.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.place, Some(Place::Shared(_)))
+    }
+
+    /// The file with the complete record, once it is written.
+    pub(crate) fn written(&self) -> Option<&Path> {
+        self.written.as_deref()
     }
 
     /// Whether the file lacks something that was measured.
@@ -107,15 +166,15 @@ impl Keeper {
 
     /// Begins the growing record.
     pub(crate) fn start(&mut self, run: &Run, progress: &Progress) {
-        let Some((_, lock)) = &self.place else { return };
-        match Growing::start(lock, run) {
+        let Some(place) = &mut self.place else { return };
+        match Growing::start(place, run) {
             Ok(growing) => {
                 self.growing = Some(growing);
                 self.delayed = None;
             }
             Err(error) => {
                 self.delayed = Some(Instant::now());
-                let partial = lock.beside(PARTIAL);
+                let partial = beside(&place.path(), PARTIAL);
                 self.fail(&partial, &error, progress);
             }
         }
@@ -152,11 +211,11 @@ impl Keeper {
     /// Writes the complete record; one without cells replaces no other. False if it could not be written, or no file was
     /// given: the partial record then stays.
     pub(crate) fn finish(&mut self, run: &Run, progress: &Progress) -> bool {
-        let Some((path, lock)) = &self.place else { return false };
-        let path = path.clone();
+        let Some(place) = &self.place else { return false };
+        let path = place.path();
         self.left = run.cells.is_empty() && path.exists();
-        let written = if self.left { Ok(()) } else { write_whole(lock, run) };
-        if let Err(error) = written {
+        let written = if self.left { Ok(path.clone()) } else { place.write(run) };
+        if let Err(error) = written.map(|path| self.written = Some(path)) {
             self.failed = true;
             let kept = self.growing.as_mut().map(|growing| match growing.file.retry() {
                 Ok(()) => format!("{} has everything; --resume completes it", shown(growing.file.path())),
@@ -168,11 +227,23 @@ impl Keeper {
         }
         self.growing = None;
         self.failed = false;
-        let partial = lock.beside(PARTIAL);
-        if let Err(error) = lock.remove(PARTIAL) {
-            self.fail(&partial, &error, progress);
+        if let Err(error) = place.remove_partial() {
+            self.fail(&beside(&path, PARTIAL), &error, progress);
         }
         true
+    }
+
+    /// Leaves the partial record with everything that was measured; none if nothing was.
+    pub(crate) fn leave(&mut self, run: &Run, progress: &Progress) {
+        if run.cells.is_empty() {
+            self.growing = None;
+            self.left = self.place.as_ref().is_none_or(|place| place.remove_partial().is_ok());
+            return;
+        }
+        self.write(progress, |growing| {
+            growing.file.retry()?;
+            growing.file.sync()
+        });
     }
 
     /// Reports the first failure in a row.
@@ -185,12 +256,12 @@ impl Keeper {
 }
 
 impl Growing {
-    fn start(lock: &Lock, run: &Run) -> io::Result<Self> {
+    fn start(place: &mut Place, run: &Run) -> io::Result<Self> {
         let mut text = Partial::header_line(run).map_err(io::Error::other)?;
         if !run.cells.is_empty() {
             text += &Partial::event_line(&Event::Cells(run.cells.clone())).map_err(io::Error::other)?;
         }
-        Ok(Growing { file: lock.grow(PARTIAL, &text)?, synced: Instant::now(), dirty: false })
+        Ok(Growing { file: place.grow(&text)?, synced: Instant::now(), dirty: false })
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
@@ -208,10 +279,6 @@ impl Growing {
         }
         Ok(())
     }
-}
-
-fn write_whole(lock: &Lock, run: &Run) -> io::Result<()> {
-    lock.write(&run.to_json().map_err(io::Error::other)?)
 }
 
 /// Locks the record's file. Only a run may exist there, since it will be replaced.

@@ -17,7 +17,9 @@ use peerlane::tune;
 use peerlane::units::Seconds;
 use peerlane_gpu::search;
 
-use super::protocol::{Message, Request};
+use serde::Serialize;
+
+use super::protocol::{AHEAD, Message, Request, Trial};
 
 /// The hidden command that makes this program a worker.
 pub(crate) const COMMAND: &str = "worker";
@@ -69,10 +71,23 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker.
     pub(crate) fn start(request: &Request) -> io::Result<Worker> {
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
+        Self::spawn(request.trial.as_ref(), line(request)?)
+    }
+
+    /// Starts a worker for this machine's GPUs before it is known what it is to do. It starts the driver and NVML meanwhile.
+    pub(crate) fn ahead() -> io::Result<Worker> {
+        Self::spawn(None, format!("{AHEAD}\n").into_bytes())
+    }
+
+    /// Gives a worker that was started ahead its request.
+    pub(crate) fn request(&self, request: &Request) -> io::Result<()> {
+        self.send(line(request)?)
+    }
+
+    /// Starts the process, and sends it a line.
+    fn spawn(trial: Option<&Trial>, line: Vec<u8>) -> io::Result<Worker> {
         let mut command = search::own_command()?;
-        if let Some(trial) = &request.trial {
+        if let Some(trial) = trial {
             let inherited = env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"NCCL_"));
             for name in inherited {
                 command.env_remove(name);
@@ -103,8 +118,10 @@ impl Worker {
 
     /// Sends a further plan to a worker that expects more.
     pub(crate) fn ask(&self, plan: &Plan) -> io::Result<()> {
-        let mut line = serde_json::to_vec(plan)?;
-        line.push(b'\n');
+        self.send(line(plan)?)
+    }
+
+    fn send(&self, line: Vec<u8>) -> io::Result<()> {
         self.lines.send(line).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
@@ -120,18 +137,27 @@ impl Worker {
     /// Kills it. Its earlier messages can still be received. False if it does not die, like a process in a driver call
     /// that never returns.
     pub(crate) fn kill(&mut self) -> bool {
+        self.kill_within(DYING)
+    }
+
+    /// The same, waiting at most so long for its end.
+    pub(crate) fn kill_within(&mut self, patience: Duration) -> bool {
         // killing a process that has already ended fails, which is fine
         let _ = self.child.kill();
-        self.ended().is_some()
+        self.ended_within(patience).is_some()
     }
 
     /// Waits for its end; `None` if it takes too long.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.ended_within(DYING)
+    }
+
+    fn ended_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Some(status),
-                Ok(None) if began.elapsed() < DYING => thread::sleep(LOOK),
+                Ok(None) if began.elapsed() < patience => thread::sleep(LOOK),
                 Ok(None) | Err(_) => return None,
             }
         }
@@ -159,6 +185,13 @@ impl Worker {
         let words: Vec<&str> = said.iter().map(String::as_str).collect();
         format!("the measuring process {how}; its last output: {}", words.join(" / "))
     }
+}
+
+/// A line of JSON.
+fn line(of: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(of)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// How long a worker has been silent while this process listened.

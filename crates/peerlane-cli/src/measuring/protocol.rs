@@ -9,6 +9,9 @@ use peerlane::run::{Conditions, Event, FlagKind};
 use peerlane_gpu::{GpuName, Tolerated};
 use serde::{Deserialize, Serialize};
 
+/// The line before a request that is not known yet: the worker starts the driver and NVML meanwhile.
+pub(crate) const AHEAD: &str = "ahead";
+
 /// A request to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -25,6 +28,9 @@ pub(crate) struct Request {
     pub(crate) trial: Option<Trial>,
     /// More plans follow, one line each, when this one is done.
     pub(crate) more: bool,
+    /// The worker ends before the next step as soon as others use the GPUs, so that no job is disturbed.
+    #[serde(default)]
+    pub(crate) yields: bool,
 }
 
 /// One process of an experiment with NCCL's variables.

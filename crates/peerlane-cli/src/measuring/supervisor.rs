@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits, Run};
+use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits, Phase, Run};
 use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
@@ -48,6 +48,8 @@ pub(crate) struct Supervisor<'a> {
     interrupt: &'a Interrupt,
     /// Since when the machine has been open.
     opened: bool,
+    /// A worker that was started before the request was known.
+    ahead: Option<Worker>,
     /// Workers that could not be killed.
     left_behind: Vec<u32>,
     /// Replaces what identifies the machine.
@@ -95,9 +97,16 @@ impl<'a> Supervisor<'a> {
             progress,
             interrupt,
             opened: false,
+            ahead: None,
             left_behind: Vec::new(),
             redactor: None,
         }
+    }
+
+    /// Gives the first request to a worker that was started ahead.
+    pub(crate) fn with(mut self, ahead: Option<Worker>) -> Self {
+        self.ahead = ahead;
+        self
     }
 
     /// Takes out of what workers report what identifies the machine.
@@ -161,12 +170,25 @@ impl<'a> Supervisor<'a> {
         };
         let tolerated =
             Tolerated { others: self.force, ours_before: self.opened, left_behind: self.left_behind.clone() };
-        Request { device, plan, done: self.remaining.done().clone(), tolerated, trial: None, more: false }
+        Request {
+            device,
+            plan,
+            done: self.remaining.done().clone(),
+            tolerated,
+            trial: None,
+            more: false,
+            yields: false,
+        }
     }
 
     /// Runs one worker to its end.
     fn one_worker(&mut self) -> End {
-        let mut worker = match Worker::start(&self.request()) {
+        let request = self.request();
+        let started = match self.ahead.take() {
+            Some(worker) => worker.request(&request).map(|()| worker),
+            None => Worker::start(&request),
+        };
+        let mut worker = match started {
             Ok(worker) => worker,
             Err(error) => {
                 let reason = format!("cannot start the measuring process: {error}");
@@ -285,6 +307,7 @@ impl<'a> Supervisor<'a> {
                 self.take(Event::Cells(sure));
             }
             Message::Event(Event::States(states)) => self.take(Event::States(states)),
+            Message::Event(Event::Counted(counted)) => self.take(Event::Counted(counted)),
             Message::Event(Event::Finished(wall)) => {
                 let all = Seconds::new(self.run.wall.seconds() + wall.seconds());
                 self.take(Event::Finished(all));
@@ -342,13 +365,18 @@ impl<'a> Supervisor<'a> {
 
 /// Adds what was unknown.
 fn join(known: &mut Conditions, new: Conditions) {
-    let Conditions { host, kernel, driver, cuda, nccl, libraries, initialisation, notes, .. } = new;
+    let Conditions { host, kernel, driver, cuda, nccl, libraries, initialisation, startup, notes, .. } = new;
     let first = |known: &mut Option<String>, new: Option<String>| *known = known.take().or(new);
     first(&mut known.host, host);
     first(&mut known.kernel, kernel);
     first(&mut known.driver, driver);
     first(&mut known.cuda, cuda);
     first(&mut known.nccl, nccl);
+    // those of later workers are no start of the run
+    if known.initialisation.is_none() {
+        known.startup.extend(startup.into_iter().map(since_start));
+        known.startup.sort_by(|a, b| a.began.seconds().total_cmp(&b.began.seconds()));
+    }
     known.initialisation = known.initialisation.or(initialisation);
     for (known, new) in [(&mut known.libraries, libraries), (&mut known.notes, notes)] {
         for line in new {
@@ -357,6 +385,13 @@ fn join(known: &mut Conditions, new: Conditions) {
             }
         }
     }
+}
+
+/// A part of the start in seconds from the start of this program.
+pub(crate) fn since_start(phase: Phase) -> Phase {
+    let zero = crate::began();
+    let since = |at: Seconds| Seconds::new((at.seconds() - zero).max(0.0));
+    Phase { began: since(phase.began), ended: since(phase.ended), ..phase }
 }
 
 /// The end of a worker in the current round, with its last report.

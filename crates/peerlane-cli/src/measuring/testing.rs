@@ -15,6 +15,7 @@ pub(super) fn run_of(rounds: Vec<Vec<Step>>) -> Run {
         conditions: Conditions::default(),
         wall: Seconds::new(0.0),
         complete: false,
+        counters: Vec::new(),
         cells: Vec::new(),
     }
 }

@@ -11,13 +11,13 @@ use peerlane::catalogue::{self, Parts};
 use peerlane::matrix::Quantity;
 use peerlane::measure::{self, Executor, Failure as Failed, Sample, Verdict};
 use peerlane::plan::{Method, Plan, Step, Work};
-use peerlane::run::{Conditions, Event, GpuState};
+use peerlane::run::{Conditions, Event, FlagKind, GpuState, Reading};
 use peerlane::simulated_machine::SimulatedMachine;
 use peerlane::units::{Bytes, Seconds};
 
 use peerlane_gpu::{Live, OpenError};
 
-use super::protocol::{Device, Message, Refused, Request};
+use super::protocol::{AHEAD, Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
 
 /// The least time between two signs of life, so that they cost little.
@@ -66,6 +66,13 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
     let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
+    if line.trim_end() == AHEAD {
+        peerlane_gpu::start_ahead();
+        line.clear();
+        if io::stdin().lock().read_line(&mut line)? == 0 {
+            leave();
+        }
+    }
     let request: Request = serde_json::from_str(&line).map_err(|e| {
         Failure::new(format!("'worker' is for internal use and expects a request on standard input: {e}"))
     })?;
@@ -80,7 +87,8 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
         }
     };
     mouth.say(&Message::Conditions(Box::new(machine.conditions())));
-    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now() };
+    let watch = request.yields.then(Watch::default);
+    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now(), watch };
     let mut fit = run_plan(&request.plan, &mut machine, &request.done);
     while request.more && fit {
         let Ok(plan) = further.recv() else { break };
@@ -145,9 +153,50 @@ struct Pulsing<'a> {
     machine: Box<dyn Machine>,
     mouth: &'a Mouth<'a>,
     last: Instant,
+    /// Who uses the GPUs, where it matters.
+    watch: Option<Watch>,
+}
+
+/// Looks now and then whether others use the GPUs.
+#[derive(Default)]
+struct Watch {
+    looked: Option<Instant>,
+    /// Processes at the first look, by GPU. Nobody else used the GPUs when they were opened; in a container whose process
+    /// numbers are not the host's, this process is counted.
+    first: Vec<u32>,
+}
+
+/// The least time between two looks, which take some milliseconds.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Watch {
+    /// The GPUs that others use now.
+    fn others(&mut self, states: impl FnOnce() -> Vec<GpuState>) -> Vec<String> {
+        if self.looked.is_some_and(|last| last.elapsed() < LOOK) {
+            return Vec::new();
+        }
+        let states = states();
+        let now: Vec<u32> = states.iter().map(|state| state.processes.unwrap_or_default()).collect();
+        if self.looked.replace(Instant::now()).is_none() {
+            self.first = now.iter().map(|n| (*n).min(1)).collect();
+        }
+        let more = states.into_iter().zip(now).zip(&self.first).filter(|((_, now), first)| now > *first);
+        more.map(|((state, _), _)| state.gpu).collect()
+    }
 }
 
 impl Pulsing<'_> {
+    /// Ends this process if others use the GPUs, and says so.
+    fn give_way(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        let others = watch.others(|| self.machine.states());
+        if !others.is_empty() {
+            let reason = format!("in use by other processes: {}", others.join(", "));
+            self.mouth.say(&Message::Refused(Refused { gpus: Vec::new(), kind: FlagKind::Failed, reason }));
+            leave();
+        }
+    }
+
     fn alive<T>(&mut self, result: T) -> T {
         if self.last.elapsed() >= PULSE {
             self.mouth.say(&Message::Alive);
@@ -159,6 +208,7 @@ impl Pulsing<'_> {
 
 impl Executor for Pulsing<'_> {
     fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failed> {
+        self.give_way();
         let prepared = self.machine.prepare(steps, method, allocation);
         self.alive(prepared)
     }
@@ -183,6 +233,11 @@ impl Executor for Pulsing<'_> {
         self.alive(states)
     }
 
+    fn counters(&mut self) -> Reading {
+        let reading = self.machine.counters();
+        self.alive(reading)
+    }
+
     fn now(&mut self) -> Seconds {
         self.machine.now()
     }
@@ -193,5 +248,27 @@ impl Executor for Pulsing<'_> {
 
     fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
         self.machine.between_runs(work, quantity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_begins_is_noticed_and_this_process_is_not() {
+        let states = |processes: u32| vec![GpuState { processes: Some(processes), ..GpuState::default() }];
+        let look = |watch: &mut Watch, processes| {
+            watch.looked = watch.looked.map(|at| at - LOOK);
+            watch.others(|| states(processes)).len()
+        };
+        let mut hidden = Watch::default();
+        assert_eq!([1, 1, 2].map(|n| look(&mut hidden, n)), [0, 0, 1]);
+        let mut usual = Watch::default();
+        assert_eq!([0, 0, 1].map(|n| look(&mut usual, n)), [0, 0, 1]);
+        assert_eq!(look(&mut Watch::default(), 2), 1);
+        let mut recent = Watch::default();
+        recent.others(|| states(0));
+        assert_eq!(recent.others(|| states(9)).len(), 0, "not again so soon");
     }
 }

@@ -19,7 +19,7 @@ use super::{WIDTH, matrix};
 
 /// Writes a run; `verbose` adds every cell with its number of samples and interval.
 pub(crate) fn write(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
-    head::write(out, run)?;
+    head::write(out, run, verbose)?;
     tables(out, run, verbose)?;
     head::notes(out, run)
 }

@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::common;
 
 /// Folders of a test: `here` is the current one, `own` another. Removed when dropped.
-struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 impl Place {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("peerlane-foreign-{name}-{}", std::process::id()));
         for part in ["here", "here/sub", "own"] {
             fs::create_dir_all(folder.join(part)).unwrap();
@@ -19,11 +19,11 @@ impl Place {
         Place(fs::canonicalize(folder).unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_string_lossy().into_owned()
     }
 
@@ -40,7 +40,7 @@ impl Drop for Place {
 }
 
 /// Compiles a file of `tests/fakes` to a shared library; false, which is printed, where there is no C compiler.
-fn compiled(source: &str, library: &Path) -> bool {
+pub(crate) fn compiled(source: &str, library: &Path) -> bool {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes").join(source);
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let arguments = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"];
@@ -56,7 +56,7 @@ fn compiled(source: &str, library: &Path) -> bool {
     }
 }
 
-const NVML: &str = "libnvidia-ml.so.1";
+pub(crate) const NVML: &str = "libnvidia-ml.so.1";
 
 /// Queries NVML in `here`; whether the marker was loaded, and what was said.
 fn asked(place: &Place, arguments: &[&str], library_path: &str) -> (bool, String) {

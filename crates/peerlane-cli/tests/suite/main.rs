@@ -10,7 +10,9 @@
     reason = "a test fails by panicking, and says why it is skipped"
 )]
 
+mod ahead;
 mod cli;
+mod collect;
 mod common;
 mod compare;
 mod devices;
@@ -18,7 +20,9 @@ mod docs;
 mod documents;
 mod explain_rdma;
 mod files;
+mod fleet;
 mod foreign;
+mod gate;
 mod gather;
 mod golden;
 mod growing;
@@ -31,10 +35,12 @@ mod place;
 mod planted;
 mod reading;
 mod readme;
+mod recipes;
 mod redact;
 mod report;
 mod runs;
 mod schemas;
 mod simulate;
 mod terminal;
+mod thresholds;
 mod tune;

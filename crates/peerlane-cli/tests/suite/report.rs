@@ -212,8 +212,36 @@ fn shells_and_man_know_every_command() {
         std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
     assert!(pages.contains(&"peerlane.1".to_owned()) && pages.contains(&"peerlane-check.1".to_owned()), "{pages:?}");
-    assert!(!pages.iter().any(|p| p.contains("answer") || p.contains("discover")), "{pages:?}");
+    assert!(!pages.iter().any(|p| p.contains("answer") || p.contains("discover") || p.contains("survey")), "{pages:?}");
     assert!(checked(&["man", "check"]).contains("fail\\-on"));
     let unknown = peerlane(&["man", "nothing"]);
     assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn a_fleet_has_a_page_of_its_own() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../schema/fleet-page-1.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let runs = ["node1", "node2", "node3"].map(|host| {
+        let run = path("report", &format!("{host}.json"));
+        let _ = std::fs::remove_file(&run);
+        checked(&["measure", "h200x4-vm", "--quick", "-o", run.to_str().unwrap()]);
+        let record = std::fs::read_to_string(&run).unwrap();
+        // as text, since a record is recognised by its first field
+        assert!(record.contains("\"host\":null"));
+        std::fs::write(&run, record.replace("\"host\":null", &format!("\"host\":\"{host}\""))).unwrap();
+        run
+    });
+    let file = path("report", "fleet.html");
+    let mut args = vec!["fleet", "--html", file.to_str().unwrap()];
+    args.extend(runs.iter().map(|run| run.to_str().unwrap()));
+    checked(&args);
+    let page = document(&std::fs::read_to_string(&file).unwrap());
+    let wrong: Vec<String> = validator.iter_errors(&page).map(|e| format!("{} {e}", e.instance_path())).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let names: Vec<&str> = page["machines"].as_array().unwrap().iter().filter_map(|m| m["name"].as_str()).collect();
+    assert_eq!(names, ["node1", "node2", "node3"]);
+    let tests = page["tests"].as_array().unwrap().len();
+    assert!(tests > 0 && page["machines"][0]["scores"].as_array().unwrap().len() == tests);
+    assert_eq!(page["outliers"].as_array().unwrap().len(), 0);
 }

@@ -8,6 +8,7 @@ use super::device::Primary;
 use crate::bindings::cuda::{CUresult, Cuda};
 use crate::foreign;
 use crate::library;
+use crate::timeline;
 use peerlane::one_line::shown;
 
 /// A call of the driver's that did not succeed.
@@ -118,6 +119,7 @@ impl Driver {
     }
 
     fn load() -> Result<Driver, String> {
+        let _span = timeline::begin("cuInit");
         let opened = library::cuda().map_err(|e| e.to_string())?;
         Self::start(*opened, shown(opened.library().file()))
     }

@@ -57,6 +57,9 @@ enum Mover {
 
 /// One transfer, ready to run.
 struct Lane {
+    transfer: Transfer,
+    /// Bytes that were put into the stream so far.
+    sent: u64,
     /// The GPU whose stream tells the time: that at which data arrives, of a pipeline; else that which drives.
     driving: Rc<Gpu>,
     /// GPUs at its ends, for the driver's staging.
@@ -290,6 +293,10 @@ impl Prepared for Copies {
         Ok(self.steps.iter().map(of_step).collect())
     }
 
+    fn sent(&self) -> Option<Vec<(Transfer, u64)>> {
+        Some(self.lanes.iter().map(|lane| (lane.transfer.clone(), lane.sent)).collect())
+    }
+
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
         let mut verdicts = Vec::with_capacity(self.steps.len());
         let mut lanes = self.lanes.iter();
@@ -359,6 +366,8 @@ impl Lane {
         let start = Event::new(&stream)?;
         let seed = machine.next_seed();
         Ok(Lane {
+            transfer: transfer.clone(),
+            sent: 0,
             driving,
             ends,
             stream,
@@ -407,6 +416,7 @@ impl Lane {
         let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
         let kernels = &self.driving.kernels;
         for _ in 0..messages {
+            self.sent += self.bytes as u64 * u64::from(self.repeats);
             match &mut self.mover {
                 Mover::Engine => self.stream.copy(to, from)?,
                 // a launch each: the second of one launch's repeats could find the first's data in a cache

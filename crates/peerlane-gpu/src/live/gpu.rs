@@ -8,6 +8,7 @@ use peerlane::measure::Verdict;
 use super::failure::Problem;
 use super::kernels::{Kernels, Numbers};
 use crate::cuda::{Context, CudaError, Device, Part, PinnedBuffer, Stream};
+use crate::timeline;
 
 /// A GPU of the machine, by its node's name.
 pub(crate) struct Gpu {
@@ -58,8 +59,11 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Makes the context and compiles the kernels.
-    pub(crate) fn new(device: Device) -> Result<Self, CudaError> {
+    pub(crate) fn new(name: &str, device: Device) -> Result<Self, CudaError> {
+        let retaining = timeline::begin(format!("context of {name}"));
         let context = Context::retain(device)?;
+        drop(retaining);
+        let _span = timeline::begin(format!("kernels of {name}"));
         let kernels = Kernels::load(&context)?;
         Ok(Opened { context, kernels })
     }

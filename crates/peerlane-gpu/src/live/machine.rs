@@ -17,6 +17,7 @@ use super::{GpuName, OpenError};
 use crate::cuda::{Buffer, Device, Driver};
 use crate::host;
 use crate::nccl::{Communicators, Loaded};
+use crate::timeline;
 
 /// Who reaches, and who is reached, by index.
 type Pair = (usize, usize);
@@ -82,13 +83,15 @@ pub(crate) struct Machine {
 impl Machine {
     /// Opens the GPUs, all at once, since each takes some tenths of a second.
     pub(crate) fn open(Found { driver, devices }: Found) -> Result<Self, OpenError> {
+        let _span = timeline::begin("all contexts");
         let of = |gpu: &str, reason: String| OpenError {
             gpus: vec![gpu.to_owned()],
             kind: FlagKind::Failed,
             reason: format!("{gpu}: {reason}"),
         };
         let opened: Vec<_> = thread::scope(|scope| {
-            let started: Vec<_> = devices.iter().map(|(_, device)| scope.spawn(|| Opened::new(*device))).collect();
+            let started: Vec<_> =
+                devices.iter().map(|(name, device)| scope.spawn(|| Opened::new(name, *device))).collect();
             started.into_iter().map(|thread| thread.join()).collect()
         });
         let mut gpus = Vec::new();

@@ -14,13 +14,16 @@ mod pipeline;
 mod pool;
 mod window;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
 use std::time::Instant;
 
 use peerlane::fabric::PciAddress;
 use peerlane::matrix::{Engine, Quantity};
 use peerlane::measure::{Executor, Failure, Sample, Verdict};
 use peerlane::plan::{Method, Size, Step, Work};
-use peerlane::run::{Conditions, FlagKind, GpuState};
+use peerlane::run::{Conditions, FlagKind, GpuState, Reading};
 use peerlane::transfer::{HostMemory, Transfer, Via};
 use peerlane::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
@@ -28,7 +31,10 @@ use serde::{Deserialize, Serialize};
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
 use self::machine::{Found, Machine};
-use crate::nvml::{NvmlStates, Tolerated};
+use crate::counters::FileCounters;
+use crate::cuda::Driver;
+use crate::nvml::{self, NvmlStates, Tolerated};
+use crate::timeline;
 
 /// A GPU by its node's name, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +64,11 @@ trait Prepared {
 
     /// Compares what was moved; one verdict a step.
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem>;
+
+    /// Bytes that each transfer has sent so far, warm-up and pilots included; `None` where they are not counted.
+    fn sent(&self) -> Option<Vec<(Transfer, u64)>> {
+        None
+    }
 }
 
 /// The GPUs of this machine, ready to work.
@@ -68,9 +79,22 @@ pub struct Live {
     prepared: Option<Box<dyn Prepared>>,
     machine: Machine,
     states: Option<NvmlStates>,
+    files: FileCounters,
+    /// What released steps sent.
+    sent: BTreeMap<Transfer, u64>,
+    /// Steps whose bytes are not counted.
+    uncounted: usize,
     began: Instant,
     initialisation: Seconds,
     notes: Vec<String>,
+}
+
+/// Starts what needs no request, and takes longest: the driver and NVML, each in a thread. [`Live::open`] waits for them. No GPU
+/// is touched: there is no context before it is known that nobody else uses the GPU.
+pub fn start_ahead() {
+    // where a thread cannot be started, opening does it
+    let _ = thread::Builder::new().spawn(|| drop(Driver::open()));
+    let _ = thread::Builder::new().spawn(nvml::start_ahead);
 }
 
 impl Live {
@@ -79,15 +103,26 @@ impl Live {
     /// Without any GPU, host memory alone can be measured.
     pub fn open(gpus: &[GpuName], tolerated: &Tolerated) -> Result<Live, OpenError> {
         let began = Instant::now();
-        let states = NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)));
+        let open_states = || {
+            let _span = timeline::begin("NVML");
+            NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)))
+        };
+        // neither needs the other, and each takes some tenths of a second
+        let (states, found) = thread::scope(|scope| {
+            let states = scope.spawn(open_states);
+            let found = Found::look(gpus);
+            (states.join().unwrap_or_else(|_| Err("NVML could not be opened".to_owned())), found)
+        });
         let (states, notes) = match states {
             Ok(states) => (Some(states), Vec::new()),
             Err(why) => (None, vec![format!("no GPU states: {why}")]),
         };
         // what is hidden from this process is not its business, whoever uses it
-        let found = Found::look(gpus)?;
+        let found = found?;
         // before this process itself works on them
+        let looking = timeline::begin("who uses the GPUs");
         let busy = states.as_ref().map(|states| states.busy(tolerated)).unwrap_or_default();
+        drop(looking);
         if !busy.is_empty() {
             let busy: Vec<String> = busy.into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();
             let reason = format!("in use by other processes: {}; use --force to measure anyway", busy.join(", "));
@@ -95,14 +130,16 @@ impl Live {
         }
         let machine = Machine::open(found)?;
         let initialisation = Seconds::new(began.elapsed().as_secs_f64());
-        Ok(Live { prepared: None, machine, states, began: Instant::now(), initialisation, notes })
+        let files = FileCounters::of(Path::new("/sys"), gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)));
+        let (sent, uncounted, began) = (BTreeMap::new(), 0, Instant::now());
+        Ok(Live { prepared: None, machine, states, files, sent, uncounted, began, initialisation, notes })
     }
 
     /// What is known of the machine and its libraries by now; those that a step needs are opened then. GPU states are
     /// told apart.
     pub fn conditions(&self) -> Conditions {
         let (initialisation, notes) = (Some(self.initialisation), self.notes.clone());
-        Conditions { initialisation, notes, ..self.machine.conditions() }
+        Conditions { initialisation, notes, startup: timeline::phases(), ..self.machine.conditions() }
     }
 
     fn lay_out(
@@ -155,6 +192,17 @@ impl Live {
         })
     }
 
+    /// Gives back what was prepared, and keeps account of what it sent.
+    fn put_away(&mut self) {
+        let Some(prepared) = self.prepared.take() else { return };
+        match prepared.sent() {
+            Some(sent) => {
+                sent.into_iter().for_each(|(transfer, bytes)| *self.sent.entry(transfer).or_default() += bytes)
+            }
+            None => self.uncounted += 1,
+        }
+    }
+
     fn prepared(&mut self) -> Result<&mut Box<dyn Prepared>, Failure> {
         let none = || Failure { kind: FlagKind::Failed, message: "nothing is prepared".to_owned(), fatal: false };
         self.prepared.as_mut().ok_or_else(none)
@@ -179,7 +227,7 @@ impl Executor for Live {
     }
 
     fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failure> {
-        self.prepared = None;
+        self.put_away();
         let (prepared, sizes) = self.lay_out(steps, method, allocation)?;
         self.prepared = Some(prepared);
         Ok(sizes)
@@ -194,11 +242,18 @@ impl Executor for Live {
     }
 
     fn release(&mut self) {
-        self.prepared = None;
+        self.put_away();
     }
 
     fn states(&mut self) -> Vec<GpuState> {
         self.states.as_ref().map(NvmlStates::states).unwrap_or_default()
+    }
+
+    fn counters(&mut self) -> Reading {
+        self.put_away();
+        let mut reading = self.states.as_ref().map(NvmlStates::counters).unwrap_or_default();
+        self.files.read(&mut reading);
+        Reading { moved: self.sent.clone(), uncounted: self.uncounted, ..reading }
     }
 
     fn now(&mut self) -> Seconds {

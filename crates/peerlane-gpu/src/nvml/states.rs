@@ -41,8 +41,8 @@ struct Use {
 /// The GPUs whose states are asked, and NVML, which stays open.
 #[derive(Debug)]
 pub struct NvmlStates {
-    session: Session,
-    gpus: Vec<(String, PciAddress)>,
+    pub(super) session: Session,
+    pub(super) gpus: Vec<(String, PciAddress)>,
 }
 
 impl NvmlStates {

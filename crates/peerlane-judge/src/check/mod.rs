@@ -31,6 +31,7 @@ mod contradictory_evidence;
 mod corrupt_data;
 mod crosses_sockets;
 mod crowded_reads;
+mod errors_under_load;
 mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_device_apart;
@@ -59,6 +60,7 @@ mod nccl_through_host;
 mod nvlink_lanes_down;
 mod p2p_refused;
 mod p2p_slower_than_staged;
+mod path_not_assumed;
 mod pcie_replays;
 mod peer_access_missing;
 mod peer_timeouts;
@@ -237,7 +239,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 57] = [
+const RULES: [Rule; 59] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -264,6 +266,8 @@ const RULES: [Rule; 57] = [
     first_row_warm_up::RULE,
     uneven_path_class::RULE,
     pcie_replays::RULE,
+    errors_under_load::RULE,
+    path_not_assumed::RULE,
     mig_on::RULE,
     small_bar1::RULE,
     unsteady_rate::RULE,

@@ -27,7 +27,7 @@ struct Changed<'a> {
 /// it differs by more than `fleet.below`.
 pub fn against(before: &Node, now: &Node, dictionary: &Dictionary, settings: &Settings) -> Vec<Finding> {
     let known = dictionary.take();
-    let earlier: HashMap<u64, [f64; 3]> = before.numbers.iter().filter_map(|n| Some((n.key, n.value?))).collect();
+    let earlier: HashMap<u64, [f64; 3]> = before.numbers.iter().filter_map(|n| Some((n.key, n.value()?))).collect();
     let (mut worse, mut better, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let mut compared = 0;
     for number in &now.numbers {
@@ -35,7 +35,7 @@ pub fn against(before: &Node, now: &Node, dictionary: &Dictionary, settings: &Se
             continue;
         };
         compared += 1;
-        let Some([value, low, high]) = number.value else {
+        let Some([value, low, high]) = number.value() else {
             missing.extend(number.void.map(|kind| (what, kind)));
             continue;
         };

@@ -1,21 +1,32 @@
-//! Runs compared with each other: outliers among machines of one kind; and one machine, now and before.
+//! Records of many machines: which machine each is of, what differs from peers and from earlier, and what the rules find.
 //!
-//! Of each run only its numbers are kept, so that thousands fit. Outliers are found by robust statistics, without a model:
-//! the rules ([`crate::check`]) find the reasons.
+//! Of each record only its numbers are kept, so that tens of thousands fit. Peers and earlier records are compared by
+//! robust statistics, without a model; the rules ([`crate::check`]) look at the newest record of each machine.
+//! `docs/rules.md`, "Comparing machines", has the thresholds with their reasons.
 
 mod before;
+mod culprit;
+mod document;
+mod facts;
+mod judge;
+mod machines;
+mod names;
 mod outliers;
 mod read;
+mod rules;
+mod usual;
 
 pub use before::against;
-pub use outliers::{Fleet, Kind, Outlier, compare};
+pub use document::{Fleet, Kind, Member, Outlier, Shared, Test, Unread};
+pub use judge::{Records, compare, judge};
 pub use read::{Dictionary, Node};
+pub use rules::Again;
 
 use crate::check::Cost;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
-use peerlane_measure::plan::Test;
+use peerlane_measure::plan::Test as Family;
 use peerlane_measure::run::FlagKind;
 
 /// One number of a run, or why there is none.
@@ -23,17 +34,34 @@ use peerlane_measure::run::FlagKind;
 struct Number {
     /// What it is: a key of the [`Dictionary`].
     key: u64,
-    /// Value, low and high end of its interval; `None` where there is none.
-    value: Option<[f64; 3]>,
-    /// Why not.
+    /// Not a number where there is no value.
+    value: f64,
+    /// Ends of its interval.
+    low: f32,
+    high: f32,
+    /// Why there is no value.
     void: Option<FlagKind>,
+}
+
+impl Number {
+    fn new(key: u64, value: Option<[f64; 3]>, void: Option<FlagKind>) -> Self {
+        let [value, low, high] = value.unwrap_or([f64::NAN; 3]);
+        Number { key, value, low: low as f32, high: high as f32, void }
+    }
+
+    /// Value, low and high end of its interval; `None` where there is none.
+    fn value(&self) -> Option<[f64; 3]> {
+        // the ends are rounded, and the value lies between them
+        let (low, high) = (f64::from(self.low).min(self.value), f64::from(self.high).max(self.value));
+        (!self.value.is_nan()).then_some([self.value, low, high])
+    }
 }
 
 /// What a number is.
 #[derive(Clone, Debug, PartialEq)]
 struct What {
     /// Family.
-    test: Test,
+    test: Family,
     /// What is measured.
     quantity: Quantity,
     /// Its unit.
@@ -42,17 +70,27 @@ struct What {
     words: String,
     /// The GPUs that take part.
     gpus: Vec<String>,
+    /// Whether more than two GPUs take part.
+    set: bool,
+    /// Whether it is one transfer, from the first of two GPUs to the second.
+    one_way: bool,
+    /// Whether it is as fast as the CPU runs programs: no reason to call a machine sick.
+    by_cpu: bool,
+    /// Its column in tables.
+    column: document::Test,
     /// What it is comparable with: family, quantity, method and path class.
     class: String,
 }
 
 impl What {
+    /// Whether more is better.
+    fn is_rate(&self) -> bool {
+        matches!(self.quantity, Quantity::Bandwidth | Quantity::BusBandwidth)
+    }
+
     /// By how much a value is worse than another, as a share: positive where it is.
     fn worse(&self, value: f64, usual: f64) -> f64 {
-        match self.quantity {
-            Quantity::Bandwidth | Quantity::BusBandwidth => 1.0 - value / usual,
-            _ => 1.0 - usual / value,
-        }
+        if self.is_rate() { 1.0 - value / usual } else { 1.0 - usual / value }
     }
 
     /// `GPU0→GPU1 (pairs, bandwidth)`

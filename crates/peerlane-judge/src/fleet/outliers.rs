@@ -1,27 +1,19 @@
-//! Which of many machines differ from the others of their kind.
+//! What is suspect about a machine: numbers that differ from those of its peers, and from its own earlier ones.
 
 use std::collections::{BTreeMap, HashMap};
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use super::{Dictionary, Node, What, listed, subjects};
+use super::culprit::{Group, groups};
+use super::machines::Machine;
+use super::usual::{Bad, FEWEST, Limits, Usual, median};
+use super::{What, listed};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, OUTLIER, Settings, Severity};
+use crate::check::{Certainty, Finding, FindingKind, OUTLIER, Settings, Severity, WORSE_THAN_BEFORE};
+use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
-/// Machines of a kind that it takes to know what is usual.
-const FEWEST: usize = 4;
-
-/// A standard deviation below this is that of too few digits.
-const LEAST_DEVIATION: f64 = 0.003;
-
 /// A number that is alone must be this many times as far off as one of several.
 const ALONE: f64 = 1.5;
-
-/// This share of the others must have a number for one without it to be an outlier.
-const OTHERS: f64 = 0.8;
 
 /// From this loss on it is an error.
 const MUCH: f64 = 0.5;
@@ -30,235 +22,236 @@ const MUCH: f64 = 0.5;
 const MORE: usize = 4;
 
 /// Numbers that a finding lists; more are counted.
-const LISTED: usize = 6;
+const LISTED: usize = 3;
 
-/// Many machines compared with each other.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Fleet {
-    /// Names this format.
-    #[schemars(extend("const" = "peerlane/fleet/2"))]
-    pub schema: &'static str,
-    /// Runs that were compared.
-    pub runs: usize,
-    /// The kinds of machines, the most common first.
-    pub kinds: Vec<Kind>,
-    /// The outliers, the worst first.
-    pub outliers: Vec<Outlier>,
+/// Something suspect about a machine.
+#[derive(Debug)]
+pub(super) struct Suspect {
+    /// As a finding.
+    pub(super) finding: Finding,
+    /// The worst number: its key, what it is called, and its value.
+    pub(super) worst: Option<(u64, String)>,
+    pub(super) measured: Option<f64>,
+    pub(super) peers: Option<f64>,
+    pub(super) before: Option<f64>,
+    pub(super) unit: Option<Unit>,
+    /// The share that is lost.
+    pub(super) loss: f64,
+    /// Numbers that are bad.
+    pub(super) numbers: usize,
+    /// Records that show it.
+    pub(super) repeats: usize,
 }
 
-/// Machines with the same GPUs, NICs and path classes.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Kind {
-    /// How many there are.
-    pub machines: usize,
-    /// GPUs of each.
-    pub gpus: usize,
-    /// Their products.
-    pub products: Vec<String>,
-    /// One of them.
-    pub example: String,
-    /// Whether there are enough to know what is usual.
-    pub compared: bool,
-    /// The largest standard deviation between machines, of all kinds of numbers, as a share; robust.
-    pub spread: f64,
-}
-
-/// A machine that differs from the others of its kind.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Outlier {
-    /// Its name.
-    pub machine: String,
-    /// Its run.
-    pub file: String,
-    /// Numbers that are off, or missing.
-    pub numbers: usize,
-    /// What is wrong, as a finding.
-    pub finding: Finding,
-}
-
-/// A number on the bad side of its peers'.
-struct Off<'a> {
-    what: &'a What,
-    value: f64,
-    usual: f64,
-    worse: f64,
-    deviations: f64,
-}
-
-/// Compares machines of each kind with each other.
-pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> Fleet {
-    let known = dictionary.take();
-    let mut by_kind: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
-    nodes.iter().for_each(|node| by_kind.entry(&node.kind).or_default().push(node));
-    let mut groups: Vec<Vec<&Node>> = by_kind.into_values().collect();
-    groups.sort_by_key(|members| std::cmp::Reverse(members.len()));
-    let mut fleet = Fleet { schema: "peerlane/fleet/2", runs: nodes.len(), kinds: Vec::new(), outliers: Vec::new() };
-    for members in &groups {
-        let Some(first) = members.first() else { continue };
-        let compared = members.len() >= FEWEST;
-        let usual = Usual::of(members, &known);
-        fleet.kinds.push(Kind {
-            machines: members.len(),
-            gpus: first.gpus,
-            products: first.products.clone(),
-            example: first.name.clone(),
-            compared,
-            spread: usual.deviations.values().copied().fold(0.0, f64::max),
-        });
-        if compared {
-            fleet.outliers.extend(members.iter().filter_map(|node| usual.judge(node, &known, settings)));
-        }
-        fleet.outliers.extend(fewer_gpus(members, &groups));
-    }
-    fleet.outliers.sort_by(|a, b| {
-        let cost = |o: &Outlier| o.finding.cost.map_or(1.0, |c| c.share);
-        b.finding.severity.cmp(&a.finding.severity).then(cost(b).total_cmp(&cost(a))).then(a.file.cmp(&b.file))
-    });
-    fleet
-}
-
-/// The usual numbers of a kind.
-struct Usual {
-    /// Median by number, and how many have one.
-    medians: HashMap<u64, (f64, usize)>,
-    /// Standard deviation between machines by class, as a share.
-    deviations: HashMap<String, f64>,
-    machines: usize,
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    let middle = values.len().saturating_sub(1) / 2;
-    let (_, value, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-    *value
-}
-
-impl Usual {
-    fn of(members: &[&Node], known: &HashMap<u64, What>) -> Usual {
-        let mut values: HashMap<u64, Vec<f64>> = HashMap::new();
-        for number in members.iter().flat_map(|node| &node.numbers) {
-            if let Some([value, ..]) = number.value {
-                values.entry(number.key).or_default().push(value);
-            }
-        }
-        let mut medians = HashMap::new();
-        let mut off: HashMap<&str, Vec<f64>> = HashMap::new();
-        for (key, mut of) in values {
-            let usual = median(&mut of);
-            medians.insert(key, (usual, of.len()));
-            let Some(what) = known.get(&key) else { continue };
-            off.entry(&what.class).or_default().extend(of.iter().map(|v| (v / usual).ln().abs()));
-        }
-        // 1.4826 median absolute deviations are a standard deviation of normal noise
-        let deviation = |of: &mut Vec<f64>| (1.4826 * median(of)).max(LEAST_DEVIATION);
-        let deviations = off.into_iter().map(|(class, mut of)| (class.to_owned(), deviation(&mut of))).collect();
-        Usual { medians, deviations, machines: members.len() }
-    }
-
-    fn judge(&self, node: &Node, known: &HashMap<u64, What>, settings: &Settings) -> Option<Outlier> {
-        let limits = settings.fleet;
-        let mut off: Vec<Off> = Vec::new();
-        let mut missing: Vec<(&What, FlagKind)> = Vec::new();
-        for number in &node.numbers {
-            let (Some(what), Some(&(usual, others))) = (known.get(&number.key), self.medians.get(&number.key)) else {
-                continue;
-            };
-            match (number.value, number.void) {
-                (Some([value, ..]), _) => {
-                    let sigma = self.deviations.get(&what.class).copied().unwrap_or(LEAST_DEVIATION);
-                    let worse = what.worse(value, usual);
-                    // both as logarithms, so that half and double are as far
-                    let deviations = -(1.0 - worse).max(f64::MIN_POSITIVE).ln() / sigma;
-                    if worse > limits.below && deviations > limits.deviations {
-                        off.push(Off { what, value, usual, worse, deviations });
-                    }
-                }
-                (None, Some(kind)) if others as f64 >= OTHERS * self.machines as f64 => missing.push((what, kind)),
-                _ => {}
-            }
-        }
-        let far = |o: &Off| o.worse > ALONE * limits.below && o.deviations > ALONE * limits.deviations;
-        let counts = off.len() > 1 || off.first().is_some_and(far) || !missing.is_empty();
-        counts.then(|| self.report(node, off, &missing))
-    }
-
-    fn report(&self, node: &Node, mut off: Vec<Off>, missing: &[(&What, FlagKind)]) -> Outlier {
-        off.sort_by(|a, b| b.worse.total_cmp(&a.worse));
-        let worst = off.first();
-        let named = subjects(off.iter().map(|o| o.what).chain(missing.iter().map(|(what, _)| *what)));
-        let numbers = off.len() + missing.len();
-        let rate =
-            |o: &Off| format!("{} {:.2} {}, usually {:.2}", o.what.describe(), o.value, o.what.unit.name(), o.usual);
-        let mut shown: Vec<String> = off.iter().take(LISTED).map(rate).collect();
-        let why = |kind: &FlagKind| match kind {
-            FlagKind::Hung => "hung",
-            FlagKind::Corrupt => "corrupt",
-            FlagKind::Implausible => "implausible",
-            FlagKind::NotApplicable => "refused",
-            _ => "failed",
+/// What differs from a machine's peers.
+pub(super) fn among_peers(
+    machine: &Machine,
+    usual: &Usual,
+    known: &HashMap<u64, What>,
+    settings: &Settings,
+) -> Vec<Suspect> {
+    let limits = Limits::of(settings, usual.machines);
+    let bad = machine.current.values().filter_map(|(number, _)| usual.bad(number, known.get(&number.key)?, limits));
+    let others = usual.machines - 1;
+    let shows = |keys: &BTreeMap<u64, &What>| {
+        let records = machine.records.iter().filter(|node| node.kind == machine.newest.kind);
+        let bad = |node: &&&super::Node| {
+            keys.iter().any(|(key, what)| node.number(*key).is_some_and(|n| usual.bad(n, what, limits).is_some()))
         };
-        let room = LISTED.saturating_sub(shown.len()).max(1);
-        shown.extend(missing.iter().take(room).map(|(what, kind)| format!("{} {}", what.describe(), why(kind))));
-        let (reach, expected) = match worst {
-            Some(o) => (
-                format!("worse by up to {:.0} %", 100.0 * o.worse),
-                format!("{} about {:.2} {}, the median", o.what.describe(), o.usual, o.what.unit.name()),
-            ),
-            None => ("without a value".to_owned(), "the values of the others".to_owned()),
-        };
-        let share = worst.map_or(1.0, |o| o.worse);
-        let severity = if !missing.is_empty() || share >= MUCH { Severity::Error } else { Severity::Warning };
-        let sure = worst.is_none_or(|o| o.deviations > 10.0);
-        let certainty = if sure { Certainty::Certain } else { Certainty::Likely };
-        let others = self.machines - 1;
-        let raised = raise(node, severity, certainty)
-            .summary(format!(
-                "{}: {numbers} numbers are {reach}, compared with {others} machines of its kind",
-                node.name
-            ))
-            .expected(expected)
-            .measured(listed(&shown, numbers))
-            .fix(
-                "Read what `peerlane check` finds in this run. If that names no cause, swap the card with a \
-                 neighbour's: the rate follows the card, or stays with the slot.",
-            )
-            .confirm(format!("`peerlane check {}`, and a second run on the machine", node.file))
-            .cost(worst.and_then(|o| o.what.cost(o.usual, o.value)))
-            .about(named);
-        outlier(node, numbers, raised)
-    }
-}
-
-fn raise(node: &Node, severity: Severity, certainty: Certainty) -> Raised {
-    let raised = Raised::new(OUTLIER, FindingKind::Fault, severity, certainty);
-    raised.evidence(vec![format!("{} (peerlane measure)", node.file)])
-}
-
-fn outlier(node: &Node, numbers: usize, raised: Raised) -> Outlier {
-    Outlier { machine: node.name.clone(), file: node.file.clone(), numbers, finding: raised.finding }
-}
-
-/// Machines of a rare kind that have fewer GPUs of the same product than a far more common one.
-fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Outlier> {
-    let Some(first) = members.first().filter(|n| !n.products.is_empty()) else { return Vec::new() };
-    let usual = groups.iter().filter_map(|g| Some((g.first()?, g.len()))).find(|(other, n)| {
-        other.products == first.products && other.gpus > first.gpus && *n >= FEWEST.max(MORE * members.len())
-    });
-    let Some((usual, others)) = usual else { return Vec::new() };
-    let report = |node: &&Node| {
-        let raised = raise(node, Severity::Error, Certainty::Possible)
-            .summary(format!(
-                "{}: {} GPUs, but {others} machines with the same GPUs have {}",
-                node.name, node.gpus, usual.gpus
-            ))
-            .expected(format!("{} GPUs", usual.gpus))
-            .measured(format!("{} GPUs", node.gpus))
-            .fix(
-                "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation \
-                 of a virtual machine, do nothing.",
-            )
-            .confirm("`nvidia-smi -L`; `lspci -d 10de:`")
-            .about(vec![Subject::Machine(node.name.clone())]);
-        outlier(node, 0, raised)
+        records.filter(bad).count().max(1)
     };
-    members.iter().map(report).collect()
+    let report = |group: Group| {
+        counts(&group, |b| {
+            limits.times(ALONE).exceeded(b.what, [b.value?; 3], b.usual, usual.deviation(b.what)).map(drop)
+        })
+        .then(|| report(machine, group, (OUTLIER, &format!("{others} machines of its kind")), &shows))
+    };
+    let all: Vec<&What> = machine.current.keys().filter_map(|key| known.get(key)).collect();
+    let suspects = groups(&machine.name, bad.collect(), &all).into_iter().filter_map(report);
+    suspects.map(|s| Suspect { before: s.worst.as_ref().and_then(|(key, _)| before(machine, *key)), ..s }).collect()
+}
+
+/// What is worse than in a machine's own earlier records. `usual` has the spread between machines, where there are enough.
+pub(super) fn since_before(
+    machine: &Machine,
+    usual: Option<&Usual>,
+    known: &HashMap<u64, What>,
+    settings: &Settings,
+) -> Vec<Suspect> {
+    let mut bad: Vec<Bad> = Vec::new();
+    for (number, _) in machine.current.values() {
+        let (Some(what), earlier) = (known.get(&number.key), machine.earlier(number.key)) else { continue };
+        let mut values: Vec<f64> = earlier.iter().map(|[value, ..]| *value).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let old = median(&mut values);
+        let Some(value) = number.value() else {
+            // a path that is refused now was set up otherwise before
+            bad.extend(number.void.filter(|void| *void != FlagKind::NotApplicable).map(|void| Bad {
+                key: number.key,
+                what,
+                value: None,
+                usual: old,
+                worse: 1.0,
+                deviations: f64::INFINITY,
+                void: Some(void),
+            }));
+            continue;
+        };
+        // an earlier run that a site names as its baseline counts in full
+        let limits = if machine.baseline > 0 {
+            Limits::of(settings, usize::MAX)
+        } else {
+            Limits::of(settings, 2 * values.len())
+        };
+        let sigma = usual.map_or(0.003, |usual| usual.deviation(what));
+        let worst = |of: f64, earlier: &[f64; 3]| if what.is_rate() { of.min(earlier[1]) } else { of.max(earlier[2]) };
+        let worst = earlier.iter().fold(old, worst);
+        if let Some((worse, deviations)) = limits.exceeded(what, value, old, sigma)
+            && what.worse(value[0], worst) > settings.fleet.below / 2.0
+        {
+            bad.push(Bad { key: number.key, what, value: Some(value[0]), usual: old, worse, deviations, void: None });
+        }
+    }
+    let all: Vec<&What> = machine.current.keys().filter_map(|key| known.get(key)).collect();
+    let alone = |b: &Bad| (b.worse > 2.0 * ALONE * settings.fleet.below).then_some(());
+    let shows = |_: &BTreeMap<u64, &What>| 1;
+    let own = match machine.records.len() - 1 {
+        1 => "its earlier record".to_owned(),
+        n => format!("{n} earlier records of it"),
+    };
+    let report = |group: Group| {
+        counts(&group, alone).then(|| {
+            let suspect = report(machine, group, (WORSE_THAN_BEFORE, &own), &shows);
+            let peers = usual.zip(suspect.worst.as_ref()).and_then(|(usual, (key, _))| usual.median(*key));
+            Suspect { before: suspect.peers, peers, ..suspect }
+        })
+    };
+    groups(&machine.name, bad, &all).into_iter().filter_map(report).collect()
+}
+
+/// The median of a number's earlier values.
+fn before(machine: &Machine, key: u64) -> Option<f64> {
+    let mut values: Vec<f64> = machine.earlier(key).iter().map(|[value, ..]| *value).collect();
+    (!values.is_empty()).then(|| median(&mut values))
+}
+
+/// Whether a group accuses anybody: two numbers, one that is far off, or one that is missing; those of the CPU never do.
+fn counts(group: &Group, far: impl Fn(&Bad) -> Option<()>) -> bool {
+    let sound = || group.bad.iter().filter(|b| !b.what.by_cpu || b.void.is_some());
+    sound().count() > 1 || sound().any(|b| b.void.is_some() || far(b).is_some())
+}
+
+fn report(
+    machine: &Machine,
+    group: Group,
+    (rule, others): (&str, &str),
+    shows: &dyn Fn(&BTreeMap<u64, &What>) -> usize,
+) -> Suspect {
+    let Group { subjects, mut bad } = group;
+    let order = |b: &Bad| (b.value.is_none(), b.what.by_cpu);
+    bad.sort_by(|a, b| {
+        order(a)
+            .cmp(&order(b))
+            .then(b.worse.total_cmp(&a.worse))
+            .then_with(|| a.what.words.cmp(&b.what.words))
+            .then(a.key.cmp(&b.key))
+    });
+    let worst = bad.iter().find(|b| b.value.is_some() && !b.what.by_cpu).cloned();
+    let missing: Vec<&Bad> = bad.iter().filter(|b| b.value.is_none()).collect();
+    let numbers = bad.len();
+    let one = |b: &Bad| match (b.value, b.void) {
+        (Some(value), _) => format!("{} {value:.2} {}, not {:.2}", b.what.describe(), b.what.unit.name(), b.usual),
+        (None, void) => format!("{} {}", b.what.describe(), why(void)),
+    };
+    let mut shown: Vec<String> = missing.iter().take(LISTED - 1).map(|b| one(b)).collect();
+    shown.extend(bad.iter().filter(|b| b.value.is_some()).take(LISTED - shown.len()).map(one));
+    let count = if numbers == 1 { "1 number".to_owned() } else { format!("{numbers} numbers") };
+    let are = if numbers == 1 { "is" } else { "are" };
+    let reach = match (&worst, missing.len()) {
+        (Some(o), 0) => format!("{are} worse by up to {:.0} %", 100.0 * o.worse),
+        (Some(o), n) => format!("{are} worse by up to {:.0} %, {n} of them without a value", 100.0 * o.worse),
+        (None, _) => format!("without a value ({})", why(missing.first().and_then(|b| b.void))),
+    };
+    let loss = if missing.is_empty() { worst.as_ref().map_or(0.0, |o| o.worse.clamp(0.0, 1.0)) } else { 1.0 };
+    let severity = if loss >= MUCH { Severity::Error } else { Severity::Warning };
+    let sure = worst.as_ref().is_none_or(|o| o.deviations > 10.0);
+    let than = if rule == OUTLIER { "than those of" } else { "than in" };
+    let repeats = shows(&bad.iter().map(|b| (b.key, b.what)).collect());
+    let raised = raise(machine, rule, severity, if sure { Certainty::Certain } else { Certainty::Likely })
+        .summary(match worst {
+            Some(_) => format!("{count} {reach} {than} {others}"),
+            None => format!("{count} {reach}, unlike {others}"),
+        })
+        .expected(
+            worst
+                .as_ref()
+                .map_or_else(|| "a value".to_owned(), |o| format!("about {:.2} {}", o.usual, o.what.unit.name())),
+        )
+        .measured(listed(&shown, numbers))
+        .fix("Read what `peerlane check` finds in this record. If it names no cause, swap the card with a neighbour's.")
+        .confirm(format!("`peerlane check {}`, and a second run on the machine", machine.newest.file))
+        .cost(worst.as_ref().and_then(|o| o.what.cost(o.usual, o.value?)))
+        .about(subjects);
+    Suspect {
+        finding: raised.finding,
+        worst: worst.as_ref().map(|o| (o.key, o.what.describe())),
+        measured: worst.as_ref().and_then(|o| o.value),
+        peers: worst.as_ref().map(|o| o.usual),
+        before: None,
+        unit: worst.as_ref().map(|o| o.what.unit),
+        loss,
+        numbers,
+        repeats,
+    }
+}
+
+fn why(void: Option<FlagKind>) -> &'static str {
+    match void {
+        Some(FlagKind::Hung) => "hung",
+        Some(FlagKind::Corrupt) => "corrupt",
+        Some(FlagKind::Implausible) => "implausible",
+        Some(FlagKind::NotApplicable) => "refused",
+        _ => "failed",
+    }
+}
+
+fn raise(machine: &Machine, rule: &str, severity: Severity, certainty: Certainty) -> Raised {
+    let raised = Raised::new(rule, FindingKind::Fault, severity, certainty);
+    raised.evidence(vec![format!("{} (peerlane measure)", machine.newest.file)])
+}
+
+/// That a machine of a rare kind has fewer GPUs of the same product than a far more common one.
+pub(super) fn fewer_gpus(machine: &Machine, alike: usize, groups: &[Vec<&Machine>]) -> Option<Suspect> {
+    let node = machine.newest;
+    let more = |group: &&Vec<&Machine>| {
+        let other = group.first().map(|machine| machine.newest);
+        let same = other.is_some_and(|other| other.products == node.products && other.gpus > node.gpus);
+        same && group.len() >= FEWEST.max(MORE * alike)
+    };
+    let usual = groups.iter().find(more).filter(|_| !node.products.is_empty())?;
+    let gpus = usual.first()?.newest.gpus;
+    let raised = raise(machine, OUTLIER, Severity::Error, Certainty::Possible)
+        .summary(format!("{} GPUs, but {} machines with the same GPUs have {gpus}", node.gpus, usual.len()))
+        .expected(format!("{gpus} GPUs"))
+        .measured(format!("{} GPUs", node.gpus))
+        .fix(
+            "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation \
+             of a virtual machine, do nothing.",
+        )
+        .confirm("`nvidia-smi -L`; `lspci -d 10de:`")
+        .about(vec![Subject::Machine(machine.name.clone())]);
+    let repeats = machine.records.iter().filter(|other| other.gpus == node.gpus).count();
+    Some(Suspect {
+        finding: raised.finding,
+        worst: None,
+        measured: None,
+        peers: None,
+        before: None,
+        unit: None,
+        loss: 1.0 - node.gpus as f64 / gpus as f64,
+        numbers: 0,
+        repeats,
+    })
 }

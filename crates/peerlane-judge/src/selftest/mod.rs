@@ -6,6 +6,9 @@
 //! Seeds are fixed: the same version gives the same table. Another base seed gives other noise, other differences from
 //! the model, and other machines and places to plant in, so that rules cannot be good at one table only.
 
+mod fleet;
+#[cfg(test)]
+mod gate;
 mod judge;
 mod plants;
 mod record;
@@ -21,6 +24,9 @@ use serde::Serialize;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::simulated_machine::Effects;
 use peerlane_read::catalogue;
+
+pub use fleet::{Accused, FleetTest, SIZES, Tried, Trouble, Wish, fleet_test};
+use record::{Bench, Today};
 
 /// Relative standard deviation of a sample.
 pub const NOISE: f64 = 0.02;
@@ -224,7 +230,9 @@ impl Wanted {
     fn case(&self) -> Option<Case> {
         let text = catalogue::system_text(self.system)?;
         let design = catalogue::read_system(text, self.system).ok()?;
-        let run = record::measure(&design, self.system, text, self.plant.as_ref(), self.seed, Effects::REAL);
+        let faults = self.plant.as_ref().map(|plant| plant.faults.as_slice()).unwrap_or_default();
+        let today = Today { noise: NOISE, seed: self.seed, faults, effects: &[(self.seed, Effects::REAL)] };
+        let run = Bench::usual(&design, self.system, text).measure(&today);
         Some(judge::judge(&design, &run, self.system, self.plant.as_ref(), self.seed))
     }
 }

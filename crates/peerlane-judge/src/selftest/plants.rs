@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::record::USUAL_GPUS;
+use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
@@ -22,6 +23,13 @@ const THROTTLED: [f64; 3] = [0.6, 0.75, 0.4];
 
 /// What a detour leaves of the rate of staged copies.
 const DETOURED: [f64; 3] = [0.1, 0.2, 0.05];
+
+/// Errors for each 10⁹ bytes: some hundred in a run.
+const ERRORS: f64 = 50.0;
+
+/// The counters that show planted errors; the first where a GPU has NVLinks.
+const COUNTERS: [ErrorCounter; 4] =
+    [ErrorCounter::NvlinkReplay, ErrorCounter::AerCorrectable, ErrorCounter::EccUncorrected, ErrorCounter::AerNonfatal];
 
 /// NVLinks of one bundle from which on the loss of one or two is planted.
 const MANY_BRICKS: u8 = 12;
@@ -48,10 +56,12 @@ pub(super) enum Kind {
     Bimodal,
     Cold,
     Iommu,
+    Errors,
+    Detour,
 }
 
 /// All kinds.
-pub(super) const KINDS: [Kind; 12] = [
+pub(super) const KINDS: [Kind; 14] = [
     Kind::Width,
     Kind::Uplink,
     Kind::Bricks,
@@ -64,6 +74,8 @@ pub(super) const KINDS: [Kind; 12] = [
     Kind::Bimodal,
     Kind::Cold,
     Kind::Iommu,
+    Kind::Errors,
+    Kind::Detour,
 ];
 
 impl Kind {
@@ -82,6 +94,8 @@ impl Kind {
             Kind::Bimodal => "bimodal",
             Kind::Cold => "cold",
             Kind::Iommu => "iommu",
+            Kind::Errors => "errors",
+            Kind::Detour => "detour",
         }
     }
 
@@ -120,8 +134,19 @@ pub(super) struct Plant {
 }
 
 impl Plant {
-    fn new(kind: Kind, fault: Fault, words: String, place: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn new(kind: Kind, fault: Fault, words: String, place: impl IntoIterator<Item = String>) -> Self {
         Plant { kind, faults: vec![fault], words, place: place.into_iter().collect(), pair: false }
+    }
+
+    /// Several faults that are one; `None` where there are none.
+    pub(super) fn of_all(
+        kind: Kind,
+        faults: Vec<Fault>,
+        words: String,
+        place: impl IntoIterator<Item = String>,
+    ) -> Option<Self> {
+        let plant = Plant { kind, faults, words, place: place.into_iter().collect(), pair: false };
+        (!plant.faults.is_empty()).then_some(plant)
     }
 
     fn of_pair(kind: Kind, fault: Fault, [a, b]: [String; 2]) -> Self {
@@ -160,14 +185,19 @@ fn pairs(machine: &Machine) -> Vec<[NodeId; 2]> {
     gpus.iter().enumerate().flat_map(|(i, a)| gpus.iter().skip(i + 1).map(move |b| [*a, *b])).collect()
 }
 
+/// Pairs of GPUs whose copies do not go through host memory.
+pub(super) fn direct_pairs(machine: &Machine) -> Vec<[NodeId; 2]> {
+    let model = Model::new(machine, Parts::embedded());
+    let goes = |ends: &[NodeId; 2]| model.route(&copy(ends[0], ends[1])).is_ok_and(|route| !route.staged);
+    pairs(machine).into_iter().filter(goes).collect()
+}
+
 /// The places of a machine in which a fault of a kind can be planted, each with the fault.
 pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
     let name = |id: NodeId| machine.fabric.node(id).name.clone();
     let of_gpus = |plant: &dyn Fn(String) -> Plant| gpus(machine).into_iter().map(|id| plant(name(id))).collect();
     let of_pairs = |fault: &dyn Fn([String; 2]) -> Fault| {
-        let model = Model::new(machine, Parts::embedded());
-        let goes = |ends: &[NodeId; 2]| model.route(&copy(ends[0], ends[1])).is_ok_and(|route| !route.staged);
-        let direct = pairs(machine).into_iter().filter(goes).map(|ends| ends.map(name));
+        let direct = direct_pairs(machine).into_iter().map(|ends| ends.map(name));
         direct.map(|pair| Plant::of_pair(kind, fault(pair.clone()), pair)).collect()
     };
     match kind {
@@ -191,6 +221,8 @@ pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
             gpus(machine).into_iter().map(name).zip(THROTTLED.into_iter().cycle()).map(throttled).collect()
         }
         Kind::Iommu => detours(machine),
+        Kind::Errors => errors(machine),
+        Kind::Detour => away_from_nvlinks(machine),
         // the quick plan allocates once
         Kind::Bimodal if gpus(machine).len() > USUAL_GPUS => Vec::new(),
         Kind::Bimodal => of_gpus(&|gpu| {
@@ -265,6 +297,32 @@ fn uplinks(machine: &Machine) -> Vec<Plant> {
         shows.then(|| Plant::new(Kind::Uplink, Fault::Width { link: [switch, up], width }, words, place))
     };
     fabric.of_kind(NodeKind::Switch).filter_map(plant).collect()
+}
+
+/// Counters of errors that rise under load, of each GPU another one.
+fn errors(machine: &Machine) -> Vec<Plant> {
+    let fabric = &machine.fabric;
+    let plant = |(i, id): (usize, NodeId)| {
+        let counters = if fabric.nvlinks_of(id) > 0 { &COUNTERS[..] } else { &COUNTERS[1..] };
+        let (gpu, counter) = (fabric.node(id).name.clone(), counters[i % counters.len()]);
+        let words = format!("{gpu}: {counter} rises under load");
+        Plant::new(Kind::Errors, Fault::Errors { gpu: gpu.clone(), counter, per_gb: ERRORS }, words, [gpu])
+    };
+    gpus(machine).into_iter().enumerate().map(plant).collect()
+}
+
+/// GPUs whose NVLinks are up and carry nothing, where they have another path.
+fn away_from_nvlinks(machine: &Machine) -> Vec<Plant> {
+    let fabric = &machine.fabric;
+    let all = gpus(machine);
+    let has_other = |id: &NodeId| all.iter().all(|other| other == id || fabric.tree_path(*id, *other).is_some());
+    let able = all.iter().filter(|id| fabric.nvlinks_of(**id) > 0).filter(|id| has_other(id));
+    let plant = |id: &NodeId| {
+        let gpu = fabric.node(*id).name.clone();
+        let words = format!("NVLinks of {gpu} carry nothing");
+        Plant::new(Kind::Detour, Fault::Detour { gpu: gpu.clone() }, words, [gpu])
+    };
+    able.map(plant).collect()
 }
 
 /// All direct copies between GPUs over PCIe at a share of what staged copies reach. Small ones take about as long as ever.

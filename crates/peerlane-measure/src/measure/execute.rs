@@ -7,14 +7,18 @@
 //! **Steps that run at once.** The first time that a kind of them comes up, each is measured alone and then all
 //! together. If one differs by more than the asked precision and both intervals, this round and all later ones of
 //! the kind are measured one by one.
+//!
+//! **Counters** are read where the kind of steps changes, and their differences reported with the steps that ran between.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::sampling::{Effort, Sampled, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
-use crate::plan::{Plan, Step, StepKind, Work};
-use crate::run::{Event, Flag, FlagKind, GpuState};
+use crate::plan::{Plan, Step, StepKind, Test, Work};
+use crate::run::{Counted, Event, Flag, FlagKind, GpuState, Reading};
+use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::stats::Median;
+use peerlane_machine::transfer::Via;
 use peerlane_machine::units::Seconds;
 
 /// How many times the budget may pass before steps are left unanswered.
@@ -41,7 +45,7 @@ pub fn execute(
     let states = executor.states();
     report(Event::States(states.clone()));
     let now = executor.now().seconds();
-    let mut running = Running { plan, executor, report, states, looked: now, kinds: HashMap::new() };
+    let mut running = Running { plan, executor, report, states, looked: now, kinds: HashMap::new(), counting: None };
     let mut index = 0;
     let mut rounds: Vec<(usize, Vec<Item<'_>>)> = Vec::new();
     for (round, steps) in plan.rounds.iter().enumerate() {
@@ -62,14 +66,28 @@ pub fn execute(
         let own = weight(&open);
         let time = (budget - spent).max(0.0) * own / weights;
         weights -= own;
+        running.count(&open);
         (running.report)(Event::Started(round));
         running.round(&open, Seconds::new(time))?;
     }
+    running.report_counted();
     let states = running.executor.states();
     (running.report)(Event::States(states));
     let wall = running.executor.now();
     (running.report)(Event::Finished(wall));
     Ok(())
+}
+
+/// What steps between two readings of the counters have in common: the family, and how their first transfer is driven.
+type Group = (Test, Option<(Engine, Operation, Via)>);
+
+/// Steps of one group, since the counters were read.
+struct Counting {
+    group: Group,
+    before: Reading,
+    steps: Vec<usize>,
+    /// Whether all of them ended, so that what they sent is known.
+    known: bool,
 }
 
 /// A step with its index.
@@ -85,9 +103,40 @@ struct Running<'a> {
     looked: f64,
     /// Of kinds that had their control: what it showed, where they disturb each other.
     kinds: HashMap<StepKind, Option<String>>,
+    /// Absent before the first round.
+    counting: Option<Counting>,
 }
 
 impl Running<'_> {
+    /// Reads the counters where another group of steps begins.
+    fn count(&mut self, open: &[Item<'_>]) {
+        let Some((_, first)) = open.first() else { return };
+        let (test, driven) = first.kind();
+        let group = (test, driven.first().copied());
+        if self.counting.as_ref().is_none_or(|counting| counting.group != group) {
+            let before = self.report_counted();
+            self.counting = Some(Counting { group, before, steps: Vec::new(), known: true });
+        }
+        if let Some(counting) = &mut self.counting {
+            counting.steps.extend(open.iter().map(|(index, _)| index));
+        }
+    }
+
+    /// Reads the counters, and reports what they rose by since the steps of a group began.
+    fn report_counted(&mut self) -> Reading {
+        let began = self.executor.now().seconds();
+        let now = self.executor.counters();
+        let took = self.executor.now().seconds() - began;
+        let ended = self.counting.take().filter(|counting| !counting.before.is_empty() && !now.is_empty());
+        if let Some(Counting { group: (test, _), before, steps, known }) = ended {
+            let counted = now.clone().since(&before, test, steps, known);
+            // a simulated machine's clock stands still meanwhile
+            let reading = (took > 0.0).then(|| Seconds::new(took));
+            (self.report)(Event::Counted(Box::new(Counted { reading, ..counted })));
+        }
+        now
+    }
+
     /// Answers the steps of a round.
     fn round(&mut self, open: &[Item<'_>], time: Seconds) -> Result<(), Failure> {
         match open {
@@ -197,7 +246,11 @@ impl Running<'_> {
 
     fn take(&mut self, items: &[Item<'_>], effort: Effort) -> Result<Vec<Sampled>, Failure> {
         let steps: Vec<&Step> = items.iter().map(|item| item.1).collect();
-        take(self.executor, &steps, &self.plan.method, effort)
+        let taken = take(self.executor, &steps, &self.plan.method, effort);
+        if let (Err(_), Some(counting)) = (&taken, &mut self.counting) {
+            counting.known = false;
+        }
+        taken
     }
 
     /// Reports that steps have no value; returns a failure that ends the run.

@@ -90,7 +90,7 @@ impl Run {
 
     /// Writes the record: a field a line, the steps of the plan and the cells each on its own line.
     pub fn to_json(&self) -> Result<String, RunError> {
-        let Run { schema, peerlane, machine, fabric, plan, conditions, wall, complete, cells } = self;
+        let Run { schema, peerlane, machine, fabric, plan, conditions, wall, complete, counters, cells } = self;
         let mut text = String::from("{\n");
         field(&mut text, "schema", schema)?;
         field(&mut text, "peerlane", peerlane)?;
@@ -100,12 +100,12 @@ impl Run {
         field(&mut text, "conditions", conditions)?;
         field(&mut text, "wall", wall)?;
         field(&mut text, "complete", complete)?;
-        text.push_str("\"cells\":[");
-        for (i, cell) in cells.iter().enumerate() {
-            text.push_str(if i == 0 { "\n" } else { ",\n" });
-            text.push_str(&serde_json::to_string(cell)?);
+        if !counters.is_empty() {
+            list(&mut text, "counters", counters)?;
+            text.push_str(",\n");
         }
-        text.push_str("\n]}\n");
+        list(&mut text, "cells", cells)?;
+        text.push_str("}\n");
         Ok(text)
     }
 
@@ -125,6 +125,7 @@ impl Run {
             }
             Event::States(states) if self.conditions.before.is_empty() => self.conditions.before = states,
             Event::States(states) => self.conditions.after = states,
+            Event::Counted(counted) => self.counters.push(*counted),
             Event::Finished(wall) => self.wall = wall,
             Event::Started(_) => {}
         }
@@ -157,6 +158,17 @@ fn answers(work: &Work) -> usize {
 
 fn field(text: &mut String, name: &str, value: &impl serde::Serialize) -> Result<(), RunError> {
     text.push_str(&format!("\"{name}\":{},\n", serde_json::to_string(value)?));
+    Ok(())
+}
+
+/// A list, an item a line.
+fn list(text: &mut String, name: &str, items: &[impl serde::Serialize]) -> Result<(), RunError> {
+    text.push_str(&format!("\"{name}\":["));
+    for (i, item) in items.iter().enumerate() {
+        text.push_str(if i == 0 { "\n" } else { ",\n" });
+        text.push_str(&serde_json::to_string(item)?);
+    }
+    text.push_str("\n]");
     Ok(())
 }
 

@@ -39,6 +39,17 @@ impl Effects {
     pub const REAL: Effects =
         Effects { pair: 0.015, kind: 0.025, staged: 0.06, both_ways: 0.04, contended: 0.10, latency: 0.04, run: 0.005 };
 
+    /// By how much one machine differs from another of its design. Three virtual machines with H200 (`captures/`, on three
+    /// days) differ by 0.1 to 0.7 % in each kind of transfer, pairs of one machine by 0.01 to 0.3 %; staged copies by 0.8 %
+    /// and 0.3 %. Here each is as much as the most of these, and local contention and latencies a fifth and half of
+    /// [`Effects::REAL`].
+    pub const MACHINE: Effects =
+        Effects { pair: 0.003, kind: 0.007, staged: 0.01, both_ways: 0.0, contended: 0.02, latency: 0.02, run: 0.0 };
+
+    /// By how much one day's run differs from the next of the same machine.
+    pub const DAY: Effects =
+        Effects { pair: 0.001, kind: 0.002, staged: 0.003, both_ways: 0.0, contended: 0.01, latency: 0.01, run: 0.005 };
+
     /// The factors on the values of a step: one for each, those of rates below 1 where they are slower, those of times
     /// above 1.
     pub(super) fn factors(&self, seed: u64, step: &Step, fabric: &Fabric, values: usize, rates: bool) -> Vec<f64> {

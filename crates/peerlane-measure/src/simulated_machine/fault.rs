@@ -37,6 +37,10 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
                     rebuild = true;
                 }
             }
+            Fault::Detour { gpu } => {
+                gone.extend(nvlinks(&design.fabric, gpu));
+                rebuild = true;
+            }
             Fault::PeerOff { pair: [a, b] } => {
                 if let Some((a, b)) = design.fabric.find(a).zip(design.fabric.find(b)) {
                     truth.p2p.extend([(a, b), (b, a)].map(|pair| (pair, P2pStatus::NotSupported)));
@@ -55,6 +59,13 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
         truth.fabric = fabric;
     }
     truth
+}
+
+/// The NVLink bundles of a GPU.
+fn nvlinks(fabric: &Fabric, gpu: &str) -> Vec<LinkId> {
+    let all = fabric.find(gpu).map(|id| fabric.links_of(id)).unwrap_or_default();
+    let links = all.iter().map(|(link, _)| *link);
+    links.filter(|link| fabric.link(*link).kind.bundle(Interconnect::Nvlink).is_some()).collect()
 }
 
 /// The same nodes, in their order, without some links.

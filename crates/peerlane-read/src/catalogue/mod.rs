@@ -5,6 +5,7 @@ mod embedded;
 mod part;
 mod spread;
 mod system;
+mod thresholds;
 mod vendor;
 
 pub use constant::{Basis, Constant, Elsewhere};
@@ -14,6 +15,7 @@ pub use spread::{Spread, Spreads};
 pub(crate) use system::exceeds;
 pub use system::{System, SystemError, read_design, read_system, write_system};
 pub use system::{common_nvlink, common_width};
+pub use thresholds::{Floors, ThresholdList, threshold_lists};
 pub use vendor::vendor_of;
 
 use peerlane_machine::machine::{Machine, MachineKind};

@@ -9,6 +9,7 @@ use serde::Serialize;
 use peerlane_design::cluster::{Cluster, ClusterSummary};
 use peerlane_design::simulate::library::ExpectedCollective;
 use peerlane_judge::check::{Finding, Verdict, Waived};
+use peerlane_judge::thresholds::Threshold;
 use peerlane_machine::fabric::{NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 pub use peerlane_machine::machine::description::{
@@ -169,6 +170,10 @@ pub struct CheckDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
+    /// Floors that others publish for the product of the only machine, on request. They change no verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub thresholds: Vec<Threshold>,
     /// All expectations for the only machine, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
@@ -196,6 +201,7 @@ impl CheckDocument {
         let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
         let only = checks.first().filter(|_| !several);
         let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
+        let thresholds = only.map(|only| only.thresholds.clone()).unwrap_or_default();
         let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
         CheckDocument {
@@ -205,6 +211,7 @@ impl CheckDocument {
             next,
             findings,
             waived,
+            thresholds,
             comparison,
             machines,
             coverage: Vec::new(),
@@ -242,6 +249,10 @@ pub struct MachineCheck {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
+    /// Floors that others publish for this product, on request. They change no verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub thresholds: Vec<Threshold>,
     /// All expectations for it, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
@@ -464,6 +475,7 @@ mod tests {
             next: Vec::new(),
             findings: vec![finding; findings],
             waived: Vec::new(),
+            thresholds: Vec::new(),
             comparison: None,
         }
     }

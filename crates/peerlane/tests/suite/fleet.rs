@@ -24,22 +24,22 @@ fn the_sick_are_found_and_no_others() {
     };
     let nodes: Vec<Node> = (0..60).map(node).collect();
     let fleet = compare(&nodes, &dictionary, &Settings::default());
-    assert_eq!((fleet.runs, fleet.kinds.len(), fleet.kinds[0].machines), (60, 1, 60));
+    assert_eq!((fleet.records, fleet.kinds.len(), fleet.kinds[0].machines), (60, 1, 60));
     let mut found: Vec<&str> = fleet.outliers.iter().map(|odd| odd.machine.as_str()).collect();
     found.sort_unstable();
     let sick: Vec<String> = (0..60).filter(|n| is_sick(*n)).map(|n| format!("node{n:02}")).collect();
     assert_eq!(found, sick, "{:#?}", fleet.outliers);
     // GPU2 and GPU3 hang in the third of them
     let hung = fleet.outliers.iter().find(|odd| odd.machine == "node23").unwrap();
-    assert_eq!((hung.finding.severity, join(&hung.finding.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
-    assert!(hung.finding.measured.contains("hung"), "{}", hung.finding.measured);
+    assert_eq!((hung.severity, join(&hung.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
+    assert!(hung.why.contains("hung"), "{}", hung.why);
 }
 
 #[test]
 fn other_machines_are_another_kind_and_few_are_not_compared() {
     let dictionary = Dictionary::default();
     let read = |system: &str, seed: u64| {
-        let text = Maker::new(system).unwrap().run("n", seed, None);
+        let text = Maker::new(system).unwrap().run(&format!("n{seed}"), seed, None);
         Node::read(&text, "n.json", &dictionary).unwrap()
     };
     let nodes = [read("h200x4-vm", 1), read("exxact-devbox", 1), read("h200x4-vm", 2)];
@@ -63,4 +63,71 @@ fn what_changed_since_is_told_and_what_did_not_is_not() {
     assert!(findings[0].summary.contains("worse than before by up to 4"), "{}", findings[0].summary);
     let back = against(&now, &before, &dictionary, &Settings::default());
     assert_eq!((back.len(), back[0].severity), (1, Severity::Info));
+}
+
+/// The verdicts: machine, rule, subjects, severity.
+fn verdicts(nodes: &[Node], dictionary: &Dictionary) -> Vec<(String, String, String, Severity)> {
+    let fleet = compare(nodes, dictionary, &Settings::default());
+    let of = |o: &peerlane::fleet::Outlier| (o.machine.clone(), o.rule.clone(), join(&o.subjects, " "), o.severity);
+    let mut all: Vec<_> = fleet.outliers.iter().map(of).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn order_copies_and_further_sound_machines_change_no_verdict() {
+    let maker = Maker::new("h200x4-vm").unwrap();
+    let dictionary = Dictionary::default();
+    let node = |n: usize| {
+        let name = format!("node{n:02}");
+        let text = maker.run(&name, n as u64, (n % 8 == 5).then(|| maker.sickness(n / 8)));
+        Node::read(&text, &format!("{name}.json"), &dictionary).unwrap()
+    };
+    let nodes: Vec<Node> = (0..24).map(node).collect();
+    let expected = verdicts(&nodes, &dictionary);
+    assert_eq!(expected.len(), 3, "{expected:?}");
+    for seed in 1..6 {
+        let mut shuffled = nodes.clone();
+        shuffled.sort_by_key(|node| {
+            node.file
+                .bytes()
+                .fold(seed, |sum: u64, b| sum.wrapping_mul(6_364_136_223_846_793_005).rotate_left(17) ^ u64::from(b))
+        });
+        shuffled.extend(nodes.iter().skip(seed as usize).step_by(3).cloned());
+        assert_eq!(verdicts(&shuffled, &dictionary), expected);
+    }
+    let mut more = nodes.clone();
+    for n in [30, 31, 32] {
+        more.push(node(n));
+        assert_eq!(verdicts(&more, &dictionary), expected, "with a sound machine more");
+    }
+}
+
+#[test]
+fn a_machine_that_was_slow_before_shows_it_and_a_few_runs_accuse_nobody() {
+    let maker = Maker::new("exxact-devbox").unwrap();
+    let dictionary = Dictionary::default();
+    let read = |name: &str, seed: u64, at: u64, sick: bool| {
+        let slow = Fault::Throttle { gpu: "GPU2".to_owned(), factor: 0.6 };
+        let text = maker.run(name, seed, sick.then_some(slow)).replace("\"began\":0", &format!("\"began\":{at}"));
+        Node::read(&text, &format!("{name}-{at}.json"), &dictionary).unwrap()
+    };
+    // four runs of one machine
+    let alone: Vec<Node> = (1..5).map(|at| read("a", at, at, false)).collect();
+    let fleet = compare(&alone, &dictionary, &Settings::default());
+    assert_eq!((fleet.machines.len(), fleet.machines[0].records, fleet.outliers.len()), (1, 4, 0));
+    // and a last one that is slow
+    let mut drifted = alone.clone();
+    drifted.push(read("a", 9, 9, true));
+    let fleet = compare(&drifted, &dictionary, &Settings::default());
+    assert_eq!(fleet.outliers.len(), 1, "{:#?}", fleet.outliers);
+    let worse = &fleet.outliers[0];
+    assert_eq!((worse.rule.as_str(), join(&worse.subjects, " ").as_str()), ("worse-than-before", "GPU2"));
+    assert!(worse.before > worse.measured, "{worse:?}");
+    // among peers one that is slow in each of three records
+    let mut peers: Vec<Node> = (0..12).map(|n| read(&format!("n{n}"), 20 + n, 1, false)).collect();
+    peers.extend((1..4).map(|at| read("slow", 40 + at, at, true)));
+    let fleet = compare(&peers, &dictionary, &Settings::default());
+    let found: Vec<_> = fleet.outliers.iter().map(|o| (o.machine.as_str(), o.repeats)).collect();
+    assert_eq!(found, [("slow", 3)], "{:#?}", fleet.outliers);
 }

@@ -8,15 +8,18 @@ use std::path::Path;
 const ORDER: [(&str, &str); 8] = [
     (
         "peerlane-machine",
-        "one_line units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine",
+        "one_line units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer counter fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
     ("peerlane-measure", "plan run measure simulated_machine"),
     ("peerlane-design", "cluster simulate infer case what_if upgrades compare place tune"),
-    ("peerlane-judge", "check fleet selftest accuracy"),
+    ("peerlane-judge", "thresholds check action fleet gate selftest accuracy"),
     ("peerlane", "export"),
-    ("peerlane-cli", "output_file printable program args redact live render target formats html measuring commands"),
+    (
+        "peerlane-cli",
+        "host output_file printable program args redact live render target formats html measuring commands",
+    ),
 ];
 
 /// What paths that begin with `crate::` name first, outside comments and tests; of a list in braces, every word.

@@ -111,7 +111,7 @@ fn gathered(root: &Scratch, redacted: bool) -> (Files, Manifest) {
     let mut gathered = Gathered::default();
     gathered.machine(&root.0);
     gathered.programs(&answers());
-    gathered.finish(7, redacted)
+    gathered.finish(7, redacted, None)
 }
 
 /// What is read of a machine, without what programs say of it.
@@ -193,7 +193,7 @@ fn the_total_size_is_limited() {
     let mut gathered = Gathered::default();
     let answer = |n: usize| Output { path: format!("{n}.txt"), command: n.to_string(), said: Ok("x".repeat(20 << 20)) };
     gathered.programs(&(0..4).map(answer).collect::<Vec<_>>());
-    let (files, manifest) = gathered.finish(0, false);
+    let (files, manifest) = gathered.finish(0, false, None);
     assert!(files.size() < MOST + 4096);
     assert_eq!((manifest.saved.len(), manifest.missing.len()), (3, 1));
     assert!(manifest.missing[0].why.contains("64 MiB"));
@@ -203,15 +203,15 @@ fn the_total_size_is_limited() {
 fn an_unusable_output_is_rejected_before_any_query() {
     let root = Scratch::new("target");
     root.write("full/file", "x");
-    let refused = |name: &str| match Target::of(&root.0.join(name)) {
+    let refused = |name: &str| match Target::named(&root.0.join(name)) {
         Err(Failure::Message(message)) => message,
         _ => panic!("{name} is accepted"),
     };
     assert!(refused("full").contains("not empty"));
     assert!(refused("x.tar.gz").contains(".tar.zst") && refused("x.zip").contains(".tar.zst"));
     assert!(refused("full/file").contains("file"), "no folder");
-    assert!(matches!(Target::of(&root.0.join("new")), Ok(Target::Folder(_))));
-    assert!(matches!(Target::of(&root.0.join("new.tar.zst")), Ok(Target::Archive(_))));
+    assert!(matches!(Target::named(&root.0.join("new")), Ok(Target::Folder(_))));
+    assert!(matches!(Target::named(&root.0.join("new.tar.zst")), Ok(Target::Archive(_))));
 }
 
 #[path = "../../../tests/suite/planted.rs"]
@@ -245,7 +245,7 @@ fn a_redacted_archive_identifies_nothing() {
         let mut gathered = Gathered::default();
         gathered.machine(&root.0);
         gathered.programs(&answers);
-        let (files, _) = gathered.finish(7, redacted);
+        let (files, _) = gathered.finish(7, redacted, None);
         let archive = root.0.join("machine.tar.zst");
         Target::Archive(&archive).write(&files, 7).unwrap();
         let unpacked = evidence::unpack("machine.tar.zst", fs::read(&archive).unwrap()).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use peerlane::names::ranges;
-use peerlane::run::{Cell, FlagKind, GpuState, Run};
+use peerlane::run::{Cell, FlagKind, GpuState, Phase, Run};
 use peerlane::units::Seconds;
 
 use super::remarks;
@@ -13,7 +13,7 @@ use crate::render::style::{self, paint};
 use crate::render::text::{count, hang, headline};
 
 /// Writes the machine's name and, in a few lines, the conditions of the run.
-pub(super) fn write(out: &mut dyn Write, run: &Run) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
     let kind = if run.machine.system.is_some() { "simulated machine" } else { run.machine.target.as_str() };
     let name = &run.machine.name;
     let title = if kind == name { name.clone() } else { format!("{name} ({kind})") };
@@ -21,6 +21,9 @@ pub(super) fn write(out: &mut dyn Write, run: &Run) -> io::Result<()> {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     hang(out, "", &when(run))?;
+    if verbose && !run.conditions.startup.is_empty() {
+        hang(out, "", &start(run))?;
+    }
     hang(out, "", &with(run))?;
     hang(out, "", &states(run))?;
     hang(out, "", &counts(run))
@@ -38,6 +41,13 @@ fn when(run: &Run) -> String {
         text.push_str(&format!(", after {} of initialisation", time(initialisation)));
     }
     text
+}
+
+/// `start: discovery 0.00–0.31 s, cuInit 0.01–0.30 s`
+fn start(run: &Run) -> String {
+    let part = |phase: &Phase| format!("{} {:.2}–{:.2} s", phase.what, phase.began.seconds(), phase.ended.seconds());
+    let parts: Vec<String> = run.conditions.startup.iter().map(part).collect();
+    format!("start: {}", parts.join(", "))
 }
 
 /// The GPUs and the software.

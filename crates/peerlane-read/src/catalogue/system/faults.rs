@@ -8,6 +8,7 @@ use super::SystemError;
 use super::fabric::{find_node, listed};
 use super::file::{FaultEntry, SimulatedEntry, SystemFile};
 use super::source::Source;
+use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fault::{Fault, Planted};
 
@@ -16,6 +17,9 @@ const COLD_SAMPLES: usize = 20;
 
 /// The most noise that a file may request: with more, rates mean nothing.
 const MOST_NOISE: f64 = 0.5;
+
+/// The most errors for each 10⁹ bytes.
+const MOST_ERRORS: f64 = 1e6;
 
 /// How a file wants its simulated machine to answer. Faults are checked against the design, which they leave as it is.
 pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Planted, SystemError> {
@@ -62,6 +66,8 @@ impl Reading<'_> {
                 let samples = e.samples.unwrap_or(COLD_SAMPLES);
                 Ok(Fault::Cold { gpu: gpu(name)?, factor: factor()?, samples })
             }
+            FaultEntry { detour: Some(name), .. } => self.detour(name),
+            FaultEntry { errors: Some(name), .. } => self.errors(&at, name, e),
             FaultEntry { link: Some(_), .. } => Err(self
                 .source
                 .error(at, "a fault of a link needs what is left of it: pcie = \"3.0 x4\" or nvlink = 16")),
@@ -74,12 +80,14 @@ impl Reading<'_> {
         let slow = e.from.is_some() || e.to.is_some();
         let (link, lost, cold) = (e.link.is_some(), e.lost.is_some(), e.cold.is_some());
         let (throttle, bimodal) = (e.throttle.is_some(), e.bimodal.is_some());
-        let kinds =
-            [link, slow, e.p2p_off.is_some(), e.hang.is_some(), e.corrupt.is_some(), lost, throttle, bimodal, cold];
-        if kinds.iter().filter(|k| **k).count() != 1 {
+        let (detour, errors) = (e.detour.is_some(), e.errors.is_some());
+        let of_pair = [e.p2p_off.is_some(), e.hang.is_some(), e.corrupt.is_some()];
+        let kinds = [link, slow, lost, throttle, bimodal, cold, detour, errors].into_iter().chain(of_pair);
+        if kinds.filter(|k| *k).count() != 1 {
             let message = "a fault has exactly one of link = [\"GPU0\", \"plx0\"], from = \"GPU0\" (with `to`), \
                            p2p_off = [\"GPU0\", \"GPU1\"], hang = […], corrupt = […], lost = \"GPU2\", \
-                           throttle = \"GPU1\", bimodal = \"GPU1\", cold = \"GPU0\"";
+                           throttle = \"GPU1\", bimodal = \"GPU1\", cold = \"GPU0\", detour = \"GPU0\", \
+                           errors = \"GPU0\"";
             return Err(self.source.error(at.clone(), message));
         }
         let scaled = slow || throttle || bimodal || cold;
@@ -90,6 +98,8 @@ impl Reading<'_> {
             (e.factor.is_some() && !scaled, "`factor` belongs to a fault with `from`, `throttle`, `bimodal` or `cold`"),
             (e.after.is_some() && !lost, "`after` belongs to a fault with `lost`"),
             (e.samples.is_some() && !cold, "`samples` belongs to a fault with `cold`"),
+            (e.counter.is_some() && !errors, "`counter` belongs to a fault with `errors`"),
+            (e.per_gb.is_some() && !errors, "`per_gb` belongs to a fault with `errors`"),
         ];
         match astray.iter().find(|(is, _)| *is) {
             Some((_, message)) => Err(self.source.error(at.clone(), message)),
@@ -205,6 +215,34 @@ impl Reading<'_> {
         Ok(Fault::Bricks { link, bricks })
     }
 
+    fn detour(&self, name: &Spanned<String>) -> Result<Fault, SystemError> {
+        let gpu = self.gpu(name)?;
+        if self.fabric.find(&gpu).is_none_or(|id| self.fabric.nvlinks_of(id) == 0) {
+            return Err(self.source.error(name.span(), format!("'{gpu}' has no NVLinks that data could leave unused")));
+        }
+        Ok(Fault::Detour { gpu })
+    }
+
+    fn errors(&self, at: &Range<usize>, name: &Spanned<String>, e: &FaultEntry) -> Result<Fault, SystemError> {
+        let gpu = self.gpu(name)?;
+        let (Some(counter), Some(per_gb)) = (&e.counter, &e.per_gb) else {
+            let message =
+                "errors need what counts them and how many there are: counter = \"nvlink-replay\", per_gb = 2.0";
+            return Err(self.source.error(at.clone(), message));
+        };
+        let of_gpus = || ErrorCounter::ALL.into_iter().filter(|counter| !counter.is_port());
+        let Some(known) = of_gpus().find(|known| known.name() == counter.get_ref()) else {
+            let known = listed(of_gpus().map(ErrorCounter::name));
+            let message = format!("'{}' is no counter of a GPU; write one of: {known}", counter.get_ref());
+            return Err(self.source.error(counter.span(), message));
+        };
+        if !(*per_gb.get_ref() > 0.0 && *per_gb.get_ref() <= MOST_ERRORS) {
+            let message = format!("`per_gb` is a number of errors above 0 and up to {MOST_ERRORS}");
+            return Err(self.source.error(per_gb.span(), message));
+        }
+        Ok(Fault::Errors { gpu, counter: known, per_gb: *per_gb.get_ref() })
+    }
+
     fn slow(&self, from: &Spanned<String>, to: &Spanned<String>, factor: f64) -> Result<Fault, SystemError> {
         let (a, b) = (self.find(from)?, self.find(to)?);
         // within a package or a card no limit is known that could be less
@@ -229,6 +267,7 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use crate::catalogue::{System, read_design, system_text};
+    use peerlane_machine::counter::ErrorCounter;
     use peerlane_machine::fault::{Fault, NOISE, Planted};
     use peerlane_machine::machine::Machine;
 
@@ -279,6 +318,11 @@ mod tests {
             ("lost = \"GPU2\"", Fault::Lost { gpu: gpu2, after: 0 }),
             ("throttle = \"GPU1\"\nfactor = 0.7", Fault::Throttle { gpu: gpu1.clone(), factor: 0.7 }),
             ("bimodal = \"GPU1\"\nfactor = 0.9", Fault::Bimodal { gpu: gpu1.clone(), factor: 0.9 }),
+            ("detour = \"GPU1\"", Fault::Detour { gpu: gpu1.clone() }),
+            (
+                "errors = \"GPU1\"\ncounter = \"nvlink-replay\"\nper_gb = 2.0",
+                Fault::Errors { gpu: gpu1.clone(), counter: ErrorCounter::NvlinkReplay, per_gb: 2.0 },
+            ),
             ("cold = \"GPU1\"\nfactor = 0.8", Fault::Cold { gpu: gpu1.clone(), factor: 0.8, samples: 20 }),
             ("cold = \"GPU1\"\nfactor = 0.8\nsamples = 3", Fault::Cold { gpu: gpu1, factor: 0.8, samples: 3 }),
         ];
@@ -356,6 +400,14 @@ mod tests {
             ("hang = [\"GPU0\", \"GPU1\"]\npcie = \"x1\"", 0, "`pcie` belongs"),
             ("hang = [\"GPU0\", \"GPU1\"]\nnvlink = 1", 0, "`nvlink` belongs"),
             ("throttle = \"GPU0\"\nfactr = 0.5", 2, "factr"),
+            ("errors = \"GPU0\"", 0, "counter = \"nvlink-replay\", per_gb = 2.0"),
+            (
+                "errors = \"GPU0\"\ncounter = \"port-symbol\"\nper_gb = 2",
+                2,
+                "no counter of a GPU; write one of: nvlink-replay",
+            ),
+            ("errors = \"GPU0\"\ncounter = \"nvlink-crc\"\nper_gb = 0.0", 3, "above 0"),
+            ("detour = \"GPU0\"\nper_gb = 2.0", 0, "`per_gb` belongs"),
         ];
         for (keys, below, expected) in cases {
             let said = with("h200x4-vm", &format!("[[faults]]\n{keys}\n")).unwrap_err();

@@ -90,6 +90,7 @@ impl<'a> Mock<'a> {
                 cells.extend(new);
             }
             Event::States(_) => events.push("states".to_owned()),
+            Event::Counted(counted) => events.push(format!("counted {:?}", counted.steps)),
             Event::Finished(_) => events.push("finished".to_owned()),
         });
         (cells, events, result)

@@ -1,0 +1,87 @@
+//! Arguments of `fleet`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{CheckArgs, CheckFormat, Detail, FailOn};
+
+const READ: &str = "\
+Records of 'peerlane measure': files, whole or still growing; folders of them at any depth; archives
+(.tar, .tar.zst, .tar.gz, .zip); and output in which a label stands in front of every line:
+  srun -N64 -l peerlane measure --quick --json | peerlane fleet -
+
+A machine is named by its host, else by its folder, label or file. Records of one machine are its
+history. Machines of a kind (same GPUs, NICs and path classes) are compared if there are four or
+more. docs/rules.md, \"Comparing machines\", has the thresholds.
+
+Exit status: 0 done, 1 an outlier at or above --fail-on, 2 failed, or something could not be read.";
+
+/// Arguments of `fleet`.
+#[derive(Debug, Args)]
+#[command(after_help = READ)]
+pub(crate) struct FleetArgs {
+    /// Records, folders or archives of them, or '-' for standard input
+    #[arg(value_name = "DIR|FILE", required = true)]
+    pub(crate) targets: Vec<OsString>,
+    /// Earlier records, to report what is worse since then; repeatable
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(crate) baseline: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
+    pub(crate) format: FleetFormat,
+    /// Also write the HTML page to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Exit with 1 if there is an outlier of at least this severity
+    #[arg(long, value_name = "SEVERITY", default_value = "error")]
+    pub(crate) fail_on: FailOn,
+    /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Replace what identifies machines, their site and its users by stand-ins (docs/security.md)
+    #[arg(long)]
+    pub(crate) redact: bool,
+}
+
+/// What `fleet` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FleetFormat {
+    /// Plain text for a terminal
+    Text,
+    /// JSON, as --json
+    Json,
+    /// Markdown for a ticket
+    Markdown,
+    /// Prometheus text format for a node exporter: machines by verdict, outliers
+    Prometheus,
+    /// JUnit XML for CI: one test case per machine, failed at or above --fail-on
+    Junit,
+    /// A table of outliers for spreadsheets
+    Csv,
+}
+
+impl FleetArgs {
+    /// Those of `check` with many records.
+    pub(crate) fn of_check(args: &CheckArgs) -> Self {
+        FleetArgs {
+            targets: args.machines.targets.clone(),
+            baseline: args.baseline.iter().map(|path| path.clone().into_os_string()).collect(),
+            detail: args.detail,
+            format: match args.format {
+                CheckFormat::Text => FleetFormat::Text,
+                CheckFormat::Json => FleetFormat::Json,
+                CheckFormat::Markdown => FleetFormat::Markdown,
+                CheckFormat::Prometheus => FleetFormat::Prometheus,
+                CheckFormat::Junit => FleetFormat::Junit,
+            },
+            html: args.html.clone(),
+            fail_on: args.fail_on,
+            rules: args.rules.clone(),
+            redact: args.redact,
+        }
+    }
+}

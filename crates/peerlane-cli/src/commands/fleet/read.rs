@@ -1,0 +1,382 @@
+//! From folders, files, archives and streams to the numbers of records, read in threads. Of a file only the numbers stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use flate2::read::MultiGzDecoder;
+use peerlane::evidence::{self, Item};
+use peerlane::fleet::{Dictionary, Node, Unread};
+use peerlane::one_line::shown;
+use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
+use serde::de::IgnoredAny;
+
+use super::labelled::{begins, split};
+use super::zip::{is_zip, unzip};
+use crate::redact::Redactor;
+
+/// The most that an archive unpacks to, in bytes.
+const MAX_UNPACKED: usize = 512 << 20;
+
+/// Texts from archives and streams that are kept for the rules, in bytes.
+const MOST_HELD: usize = 384 << 20;
+
+/// Levels of folders below a target.
+const MOST_LEVELS: usize = 12;
+
+/// Endings of files in folders that may hold records.
+const ENDINGS: [&str; 11] = ["json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "zip", "out", "txt", "log"];
+
+/// The records of some targets.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Their numbers, in the order of their names.
+    pub(super) nodes: Vec<Node>,
+    /// What could not be read.
+    pub(super) unread: Vec<Unread>,
+    /// Files in folders that hold no record.
+    pub(super) others: usize,
+    /// Records from streams and archives that are too many for the rules to look at.
+    pub(super) unheld: usize,
+    /// Where the texts of records are, by name.
+    sources: BTreeMap<String, Source>,
+    /// How many bytes are held.
+    held: usize,
+}
+
+enum Source {
+    File(PathBuf),
+    Held(String),
+}
+
+/// The text of a record, or why there is none.
+struct One {
+    name: String,
+    label: Option<String>,
+    /// The file, where it holds nothing else.
+    path: Option<PathBuf>,
+    text: Result<String, String>,
+}
+
+/// What a worker does.
+enum Job {
+    /// Reads a file; `true` where it was named, and not found in a folder.
+    File(PathBuf, bool),
+    /// Reads a record of a stream.
+    Text(One),
+}
+
+impl Found {
+    /// The run of a record, read once more.
+    pub(super) fn again(&self, node: &Node) -> Option<Run> {
+        let read = |text: &str| Partial::read(text).ok().map(|partial| partial.run);
+        match self.sources.get(&node.file)? {
+            Source::Held(text) => read(text),
+            Source::File(path) => read(&utf8(bytes_of(path).ok()?).ok()?),
+        }
+    }
+
+    fn add(&mut self, one: One, node: Result<Node, String>) {
+        let mut name = one.name;
+        let mut node = match node {
+            Ok(node) => node,
+            Err(why) => return self.unread.push(Unread { name, why }),
+        };
+        let mut again = 1;
+        while self.sources.contains_key(&name) {
+            again += 1;
+            name = format!("{} #{again}", name.split(" #").next().unwrap_or_default());
+        }
+        match (one.path, one.text) {
+            (Some(path), _) => drop(self.sources.insert(name.clone(), Source::File(path))),
+            (None, Ok(text)) if self.held + text.len() <= MOST_HELD => {
+                self.held += text.len();
+                self.sources.insert(name.clone(), Source::Held(text));
+            }
+            _ => self.unheld += 1,
+        }
+        node.file = name;
+        self.nodes.push(node);
+    }
+}
+
+/// Reads all records of the targets.
+pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) -> Found {
+    if redact {
+        return redacted(targets, dictionary);
+    }
+    let found = Mutex::new(Found::default());
+    let pass = |one: One| {
+        let node = one.text.as_ref().map_err(Clone::clone).and_then(|text| node(&one, text, dictionary));
+        let one = if one.path.is_some() { One { text: Ok(String::new()), ..one } } else { one };
+        found.lock().unwrap_or_else(PoisonError::into_inner).add(one, node);
+    };
+    let others = each(targets, &pass);
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.others = others;
+    found.nodes.sort_by(|a, b| a.file.cmp(&b.file));
+    found
+}
+
+fn node(one: &One, text: &str, dictionary: &Dictionary) -> Result<Node, String> {
+    let node = Node::read(text, &one.name, dictionary).map_err(|e| e.to_string())?;
+    Ok(match &one.label {
+        Some(label) => node.labelled(label),
+        None => node,
+    })
+}
+
+/// The same with what identifies machines replaced, in all texts alike: they are held until the last is known.
+fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
+    let texts: Mutex<Vec<One>> = Mutex::default();
+    let others = each(targets, &|one| texts.lock().unwrap_or_else(PoisonError::into_inner).push(one));
+    let mut texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    texts.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut redactor = Redactor::default();
+    texts.iter().filter_map(|one| one.text.as_ref().ok()).for_each(|text| redactor.learn(text));
+    let mut found = Found { others, ..Found::default() };
+    for one in texts {
+        let parts: Vec<String> = one.name.split('/').map(|part| redactor.source(part)).collect();
+        let label = one.label.map(|label| redactor.source(&label));
+        let text = one.text.map(|text| redactor.text(&text));
+        let one = One { name: parts.join("/"), label, path: None, text };
+        // messages may quote what they are about
+        let read = one.text.as_ref().ok().and_then(|text| node(&one, text, dictionary).ok());
+        let node = read.ok_or_else(|| "it is no record of this version".to_owned());
+        found.add(one, node);
+    }
+    found
+}
+
+/// Passes on each record of the targets, from threads; returns how many files of folders hold none.
+fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let others = Mutex::new(0);
+    let (send, receive) = sync_channel::<Job>(4 * threads);
+    let receive = Mutex::new(receive);
+    let work = || {
+        loop {
+            let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            match next {
+                Ok(Job::Text(one)) => pass(one),
+                Ok(Job::File(path, named)) => {
+                    if !file(&path, named, pass) {
+                        *others.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        let refused = |name: String, why: String| One { name, label: None, path: None, text: Err(why) };
+        let mut seen = BTreeSet::new();
+        for target in targets.iter().filter(|target| seen.insert((*target).clone())) {
+            let name = shown(target);
+            if target == "-" {
+                let read = split(BufReader::new(io::stdin().lock()), &mut |(label, text)| {
+                    let name = label.as_ref().map_or_else(|| "-".to_owned(), |label| format!("-:{label}"));
+                    // nobody takes it only where all threads have died
+                    let _ = send.send(Job::Text(One { name, label, path: None, text }));
+                });
+                read.unwrap_or_else(|error| pass(refused(name, error.to_string())));
+                continue;
+            }
+            let path = Path::new(target);
+            match fs::metadata(path) {
+                Ok(meta) if meta.is_dir() => walk(path, 0, &send, &|path, why| pass(refused(shown(path), why))),
+                Ok(_) => drop(send.send(Job::File(path.to_owned(), true))),
+                Err(error) => pass(refused(name, error.to_string())),
+            }
+        }
+        drop(send);
+    });
+    others.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends the files below a folder that may hold records.
+fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Path, String)) {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) if level < MOST_LEVELS => entries,
+        Ok(_) => return refuse(folder, format!("more than {MOST_LEVELS} folders deep; not read")),
+        Err(error) => return refuse(folder, error.to_string()),
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        // files that are being written begin with a dot
+        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        if hidden {
+            continue;
+        } else if meta.is_dir() {
+            walk(&path, level + 1, send, refuse);
+        } else if meta.is_file() && path.extension().is_some_and(is_candidate) {
+            let _ = send.send(Job::File(path, false));
+        }
+    }
+}
+
+fn is_candidate(extension: &OsStr) -> bool {
+    ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let meta = fs::metadata(path).map_err(|e| e.to_string())?;
+    if meta.is_file() && meta.len() > MAX_RUN_BYTES as u64 {
+        return Err(format!("larger than {} MiB", MAX_RUN_BYTES >> 20));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or_default());
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    file.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
+
+/// Passes on the records of a file; `false` where it was found in a folder and holds none.
+fn file(path: &Path, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let name = shown(path);
+    match bytes_of(path) {
+        Ok(bytes) => content(&name, Some(path), bytes, named, pass),
+        Err(why) => {
+            // the output of many machines may be larger than a record
+            let labelled = File::open(path).is_ok_and(|file| {
+                let mut head = [0; 1];
+                BufReader::new(file).read(&mut head).is_ok() && head != *b"{"
+            });
+            match File::open(path) {
+                Ok(file) if labelled => stream(&name, BufReader::new(file), pass),
+                _ => pass(One { name, label: None, path: None, text: Err(why) }),
+            }
+            true
+        }
+    }
+}
+
+fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let refuse = |why: String| pass(One { name: name.to_owned(), label: None, path: None, text: Err(why) });
+    if bytes.is_empty() {
+        refuse("it is empty".to_owned());
+        return true;
+    }
+    let files = match unpacked(name, &bytes) {
+        Some(Ok(files)) => files,
+        Some(Err(why)) => {
+            refuse(why);
+            return true;
+        }
+        None => return text(name, path, bytes, named, pass),
+    };
+    let mut some = false;
+    for (inner, read) in files {
+        let name = if inner.is_empty() { name.to_owned() } else { format!("{name}/{inner}") };
+        match read {
+            // archives within archives unpack without end
+            Ok(bytes) if unpacked_kind(&bytes) => {}
+            Ok(bytes) => some |= text(&name, None, bytes, inner.is_empty(), pass),
+            Err(why) => pass(One { name, label: None, path: None, text: Err(why) }),
+        }
+    }
+    if !some && named {
+        refuse("it holds no record of 'peerlane measure'".to_owned());
+    }
+    some || named
+}
+
+fn unpacked_kind(bytes: &[u8]) -> bool {
+    is_zip(bytes) || bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+}
+
+/// The files of an archive; one without a name where it is a compressed file; `None` where it is neither.
+type Packed = Vec<(String, Result<Vec<u8>, String>)>;
+
+fn unpacked(name: &str, bytes: &[u8]) -> Option<Result<Packed, String>> {
+    if is_zip(bytes) {
+        return Some(Ok(unzip(bytes, MAX_UNPACKED)));
+    }
+    let mut inflated = Vec::new();
+    let gzip = bytes.starts_with(&[0x1f, 0x8b]);
+    let bytes = if gzip {
+        match MultiGzDecoder::new(bytes).take(MAX_UNPACKED as u64 + 1).read_to_end(&mut inflated) {
+            Ok(_) if inflated.len() > MAX_UNPACKED => {
+                return Some(Err(format!("it unpacks to more than {} MiB", MAX_UNPACKED >> 20)));
+            }
+            // what precedes the cut is read
+            Err(error) if inflated.is_empty() => return Some(Err(format!("it is damaged: {error}"))),
+            _ => inflated.as_slice(),
+        }
+    } else {
+        bytes
+    };
+    let tar = bytes.get(257..).is_some_and(|rest| rest.starts_with(b"ustar"));
+    if !tar && !bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return gzip.then(|| Ok(vec![(String::new(), Ok(bytes.to_vec()))]));
+    }
+    let files = match evidence::unpack(name, bytes.to_vec()) {
+        Ok(files) => files,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let single = files.len() == 1 && files.iter().all(|(path, _)| path == name);
+    let files = files.iter().filter_map(|(path, item)| match item {
+        Item::File(bytes) => Some((if single { String::new() } else { path.to_owned() }, Ok(bytes.clone()))),
+        Item::Link(_) => None,
+    });
+    Some(Ok(files.collect()))
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).or_else(|error| {
+        let bytes = error.into_bytes();
+        // UTF-16 says so in its first bytes
+        let wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+        if wide { Ok(evidence::decode(&bytes).into_owned()) } else { Err("it is not UTF-8 text".to_owned()) }
+    })
+}
+
+/// The records of a text; `false` where it holds none and was not named.
+fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let one = |text| One { name: name.to_owned(), label: None, path: path.map(Path::to_path_buf), text };
+    let is_json = [".json", ".partial", ".jsonl"].iter().any(|e| name.to_ascii_lowercase().ends_with(e));
+    let text = match utf8(bytes) {
+        Ok(text) => text,
+        Err(why) if is_json || named => {
+            pass(one(Err(why)));
+            return true;
+        }
+        Err(_) => return false,
+    };
+    if looks_like_run(&text) && text.lines().filter(|line| begins(line)).count() < 2 {
+        pass(one(Ok(text)));
+        return true;
+    }
+    if text.contains("\"peerlane/run/") {
+        stream(name, text.as_bytes(), pass);
+        return true;
+    }
+    let why = if text.trim().is_empty() {
+        "it is empty".to_owned()
+    } else if let (true, Err(error)) = (is_json, serde_json::from_str::<IgnoredAny>(&text)) {
+        format!("it is cut or no JSON: {error}")
+    } else if named {
+        "it holds no record of 'peerlane measure'".to_owned()
+    } else {
+        return false;
+    };
+    pass(one(Err(why)));
+    true
+}
+
+fn stream(name: &str, lines: impl io::BufRead, pass: &(dyn Fn(One) + Sync)) {
+    let read = split(lines, &mut |(label, text)| {
+        let name = label.as_ref().map_or_else(|| name.to_owned(), |label| format!("{name}:{label}"));
+        pass(One { name, label, path: None, text });
+    });
+    if let Err(error) = read {
+        pass(One { name: name.to_owned(), label: None, path: None, text: Err(error.to_string()) });
+    }
+}

@@ -1,0 +1,137 @@
+//! `fleet`: whose a record is, what is read and what is not, and that sound machines are not accused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::common::{command, err, path, with_input};
+
+/// A new folder.
+fn folder(name: &str) -> PathBuf {
+    let folder = path("fleet", name);
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(args).current_dir(folder).output().unwrap()
+}
+
+fn document(folder: &Path, args: &[&str]) -> Value {
+    let output = run(folder, &[&["fleet", "--json"], args].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", err(&output)))
+}
+
+fn captured(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// The record of a sound machine under another name.
+fn of(host: &str) -> String {
+    captured("h200x2-vm-runs/default.json").replace("\"host\":\"vm\"", &format!("\"host\":\"{host}\""))
+}
+
+fn machines(document: &Value) -> Vec<(String, u64)> {
+    let all = document["machines"].as_array().unwrap().iter();
+    all.map(|m| (m["name"].as_str().unwrap().to_owned(), m["records"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn folders_streams_and_what_cannot_be_read() {
+    let folder = folder("fleet-read");
+    for path in ["runs/node1", "runs/node2"] {
+        fs::create_dir_all(folder.join(path)).unwrap();
+    }
+    let text = of("localhost");
+    fs::write(folder.join("runs/node1/run.json"), &text).unwrap();
+    fs::write(folder.join("runs/node2/run.json"), text.replace("580.159.04", "580.159.05")).unwrap();
+    fs::write(folder.join("runs/node3-20261101T0200.json"), of("node3")).unwrap();
+    fs::write(folder.join("runs/copy.json"), of("node3")).unwrap();
+    fs::write(folder.join("runs/cut.json"), &text[..text.len() / 2]).unwrap();
+    fs::write(folder.join("runs/empty.json"), "").unwrap();
+    fs::write(folder.join("runs/latin.json"), [b'{', 0xe9, 0xff]).unwrap();
+    fs::write(folder.join("runs/other.json"), "{\"schema\": \"peerlane/inference/2\"}").unwrap();
+    fs::write(folder.join("runs/notes.txt"), "a person wrote this").unwrap();
+    let found = document(&folder, &["runs"]);
+    assert_eq!(machines(&found), [("node1".into(), 1), ("node2".into(), 1), ("node3".into(), 1)]);
+    let unread: Vec<&str> = found["unread"].as_array().unwrap().iter().map(|u| u["name"].as_str().unwrap()).collect();
+    assert_eq!(unread, ["runs/cut.json", "runs/empty.json", "runs/latin.json"]);
+    assert_eq!(found["outliers"].as_array().unwrap().len(), 0, "{found:#}");
+    // labels stand in front of lines that mix
+    let one = |label: &str, text: &str| text.lines().map(|l| format!("{label}: {l}\n")).collect::<Vec<_>>();
+    let (a, b) = (one("gpu-7", &text), one("gpu-8", &text.replace("580.159.04", "580.159.06")));
+    let mixed: String = a.iter().zip(&b).flat_map(|(a, b)| [a.as_str(), b.as_str()]).collect();
+    let output = with_input(&["fleet", "--json", "-"], (mixed + "gpu-9: bash: peerlane: not found\n").as_bytes());
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(machines(&found), [("gpu-7".into(), 1), ("gpu-8".into(), 1)]);
+    assert_eq!((output.status.code(), found["unread"][0]["name"].as_str()), (Some(2), Some("-:gpu-9")));
+}
+
+#[test]
+fn runs_of_one_machine_are_its_history() {
+    let folder = folder("fleet-history");
+    let text = of("node1");
+    for (at, name) in ["a.json", "b.json", "c.json", "d.json"].iter().enumerate() {
+        // the CPU's times of one run differ from the next by half
+        let began = format!("\"began\":{}", 1_795_357_805 + 1000 * at);
+        fs::write(folder.join(name), text.replace("\"began\":1795357805", &began)).unwrap();
+    }
+    let found = document(&folder, &["."]);
+    assert_eq!(machines(&found), [("node1".into(), 4)]);
+    assert_eq!((found["outliers"].as_array().unwrap().len(), &found["kinds"][0]["compared"]), (0, &Value::Bool(false)));
+}
+
+#[test]
+fn the_captured_runs_accuse_nobody_by_comparison() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures");
+    let found = document(&folder, &["h200x4-vm-runs", "h200x2-vm-runs"]);
+    let compared = |o: &&Value| matches!(o["rule"].as_str(), Some("outlier" | "worse-than-before"));
+    let accused: Vec<&Value> = found["outliers"].as_array().unwrap().iter().filter(compared).collect();
+    assert!(accused.is_empty(), "{accused:#?}");
+    assert!(found["notes"][0].as_str().unwrap().contains("contradict each other"), "{found:#}");
+}
+
+#[test]
+fn every_format_names_the_machine_at_fault() {
+    let folder = folder("fleet-formats");
+    for n in 0..8 {
+        // a millionth more each, so that none is a copy
+        let mut text = of(&format!("node{n}")).replace("\"wall\":5.12125", &format!("\"wall\":5.1212{n}"));
+        if n == 5 {
+            text = slower(&text);
+        }
+        fs::write(folder.join(format!("{n}.json")), text).unwrap();
+    }
+    let found = document(&folder, &["."]);
+    let outliers = found["outliers"].as_array().unwrap();
+    assert!(!outliers.is_empty() && outliers.iter().all(|o| o["machine"] == "node5"), "{found:#}");
+    for format in ["text", "json", "csv", "junit", "prometheus", "markdown"] {
+        let output = run(&folder, &["fleet", "--format", format, "."]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("node5"), "{format}: {text}");
+        assert!(format != "text" || text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+    // `check` of many is the same
+    let checked = run(&folder, &["check", "--json", "."]);
+    assert_eq!(serde_json::from_slice::<Value>(&checked.stdout).unwrap(), found);
+    // what was so before is no news, and what is worse since then is
+    let before = document(&folder, &["5.json", "--baseline", "5.json"]);
+    assert!(!before["outliers"].to_string().contains("worse-than-before"), "{before:#}");
+}
+
+/// The same record with copies from and to the host at half of their rates.
+fn slower(text: &str) -> String {
+    let mut run: Value = serde_json::from_str(text).unwrap();
+    for cell in run["cells"].as_array_mut().unwrap() {
+        if cell["test"].as_str().is_some_and(|test| test.starts_with("host")) {
+            for field in ["value", "low", "high"] {
+                cell[field] = (cell[field].as_f64().unwrap() / 2.0).into();
+            }
+        }
+    }
+    run.to_string()
+}

@@ -1,0 +1,150 @@
+//! What many records say about many machines, as a document.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::action::Action;
+use crate::check::Severity;
+use peerlane_machine::matrix::Unit;
+use peerlane_machine::subject::{Printed, Subject};
+
+/// Names the format of [`Fleet`].
+pub(super) const SCHEMA: &str = "peerlane/fleet/3";
+
+/// Many records compared with each other.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Fleet {
+    /// Names this format.
+    #[schemars(extend("const" = "peerlane/fleet/3"))]
+    pub schema: &'static str,
+    /// Records that were read, each counted once.
+    pub records: usize,
+    /// The kinds of machines, the most common first.
+    pub kinds: Vec<Kind>,
+    /// Groups of numbers that are alike: columns of a heat map.
+    pub tests: Vec<Test>,
+    /// The machines, in the order of their names.
+    pub machines: Vec<Member>,
+    /// What is wrong with single machines, the worst first.
+    pub outliers: Vec<Outlier>,
+    /// Outliers that the site's rules waive.
+    pub waived: usize,
+    /// How records were matched to machines where that was not plain.
+    pub notes: Vec<String>,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+}
+
+/// Machines with the same GPUs, NICs and path classes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Kind {
+    /// How many there are.
+    pub machines: usize,
+    /// GPUs of each.
+    pub gpus: usize,
+    /// Their products.
+    pub products: Vec<String>,
+    /// One of them.
+    pub example: String,
+    /// Whether there are enough to know what is usual.
+    pub compared: bool,
+    /// The largest standard deviation between machines, of all kinds of rates, as a share; robust.
+    pub spread: f64,
+    /// What the rules find on nearly all of them: a property of the kind, held against no machine.
+    pub shared: Vec<Shared>,
+}
+
+/// A finding that most machines of a kind have.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Shared {
+    /// The rule.
+    pub rule: String,
+    /// What it finds on one of them.
+    pub summary: String,
+    /// How many have it.
+    pub machines: usize,
+}
+
+/// A group of numbers that are alike: one family, method and path class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Test {
+    /// In words: `pairs: write, copy engine, NV`.
+    pub name: String,
+    /// The family: `pairs`.
+    pub family: String,
+    /// The method: `write, copy engine`.
+    pub method: String,
+    /// The path class: `NV`, `to host`; empty where there is none.
+    pub class: String,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Member {
+    /// Its host's name, else that of its folder, label or file.
+    pub name: String,
+    /// Its kind, as an index into `kinds`.
+    pub kind: usize,
+    /// Its records.
+    pub records: usize,
+    /// When the first of them began (RFC 3339, UTC), where known.
+    pub first: Option<String>,
+    /// When the last began.
+    pub last: Option<String>,
+    /// The worst action of its outliers; none for a machine without any.
+    pub action: Option<Action>,
+    /// For each of `tests` its worst value over the kind's median, above 1 where it is better.
+    pub scores: Vec<Option<f32>>,
+}
+
+/// Something wrong with a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Outlier {
+    /// The machine.
+    pub machine: String,
+    /// The GPUs, pairs or links at fault.
+    #[serde(flatten, with = "Printed")]
+    #[schemars(with = "Printed")]
+    pub subjects: Vec<Subject>,
+    /// `outlier` (compared with peers), `worse-than-before` (with its own records), or the rule that found it.
+    pub rule: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What to do about it.
+    pub action: Action,
+    /// What is wrong: one sentence.
+    pub summary: String,
+    /// Measured, against what the model expects, the peers' median, and before: one sentence with figures.
+    pub why: String,
+    /// What to do.
+    pub fix: String,
+    /// What the model expects of the worst number.
+    pub expected: Option<f64>,
+    /// The median of its peers.
+    pub peers: Option<f64>,
+    /// The machine's own earlier value.
+    pub before: Option<f64>,
+    /// The worst number itself.
+    pub measured: Option<f64>,
+    /// Unit of these four.
+    pub unit: Option<Unit>,
+    /// The share of a rate that is lost, or of a time that is added, 0 to 1; where there is no number, 1.
+    pub loss: f64,
+    /// Numbers that are off or missing; 0 for what a rule found.
+    pub numbers: usize,
+    /// Records of this machine that show it.
+    pub repeats: usize,
+    /// The group of the worst number, as an index into `tests`.
+    pub test: Option<usize>,
+    /// Its newest record.
+    pub file: String,
+}
+
+/// What could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Unread {
+    /// The file or the label.
+    pub name: String,
+    /// Why not.
+    pub why: String,
+}

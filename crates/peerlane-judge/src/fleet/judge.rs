@@ -1,0 +1,374 @@
+//! The fleet as a whole: machines, kinds, what is wrong with which machine, and what is a property of a kind.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
+use super::machines::{Machine, machines};
+use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
+use super::rules::{Again, Look, Seen, look};
+use super::usual::{FEWEST, Limits, Usual};
+use super::{Dictionary, Node, What};
+use crate::action::Action;
+use crate::check::{Finding, Settings};
+use peerlane_machine::subject::Subject;
+
+/// Findings of a rule on this share of a kind's machines are a property of the kind.
+const MOST: f64 = 0.5;
+
+/// Further findings on the same part that a sentence names.
+const FURTHER: usize = 2;
+
+/// Records, and what else is known.
+#[derive(Clone, Copy)]
+pub struct Records<'a> {
+    /// Records of now, in any order.
+    pub nodes: &'a [Node],
+    /// Earlier ones to compare with.
+    pub baseline: &'a [Node],
+    /// What their numbers are.
+    pub dictionary: &'a Dictionary,
+    /// Thresholds and waivers.
+    pub settings: &'a Settings,
+    /// Reads a record once more, so that the rules can look at it; without, they do not.
+    pub again: Option<Again<'a>>,
+}
+
+/// Compares machines with their peers and with themselves, without the rules.
+pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> Fleet {
+    judge(&Records { nodes, baseline: &[], dictionary, settings, again: None }, Vec::new())
+}
+
+/// What is wrong with which of the machines that left these records.
+pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
+    let Records { nodes, baseline, dictionary, settings, again } = *records;
+    let known = dictionary.take();
+    let (all, notes) = machines(nodes, baseline);
+    let kinds = kinds(&all);
+    let usual: Vec<Option<Usual>> =
+        kinds.iter().map(|members| (members.len() >= FEWEST).then(|| Usual::of(members, &known))).collect();
+    let columns = columns(&all, &known);
+    unread.sort();
+    let mut fleet = Fleet {
+        schema: SCHEMA,
+        records: all.iter().map(|machine| machine.records.len() - machine.baseline).sum(),
+        kinds: Vec::new(),
+        tests: columns.keys().map(|test| (*test).clone()).collect(),
+        machines: Vec::new(),
+        outliers: Vec::new(),
+        waived: 0,
+        notes,
+        unread,
+    };
+    for (at, (members, usual)) in kinds.iter().zip(&usual).enumerate() {
+        let Some(first) = members.first() else { continue };
+        let mut suspects: Vec<Vec<Suspect>> = members
+            .iter()
+            .map(|machine| {
+                let mut found: Vec<Suspect> =
+                    usual.iter().flat_map(|usual| among_peers(machine, usual, &known, settings)).collect();
+                let earlier = since_before(machine, usual.as_ref(), &known, settings);
+                let fresh = earlier.into_iter().filter(|s| !found.iter().any(|f| overlap(&f.finding, &s.finding)));
+                let fresh: Vec<Suspect> = fresh.collect();
+                found.extend(fresh);
+                found.extend(fewer_gpus(machine, members.len(), &kinds));
+                found
+            })
+            .collect();
+        let seen = match again {
+            Some(again) => ruled(members, &suspects, usual.as_ref(), &known, again, settings),
+            None => vec![Seen::default(); members.len()],
+        };
+        let mut shared = shared(&seen, members.len());
+        shared.extend(drift(&mut suspects, members.len()));
+        let spread = usual.as_ref().map_or(0.0, |usual| usual.spread(known.values()));
+        for ((machine, suspects), seen) in members.iter().zip(suspects).zip(seen) {
+            fleet.waived += seen.waived;
+            let (outliers, waived) = outliers(machine, suspects, seen, &shared, (&columns, &known), settings);
+            fleet.waived += waived;
+            fleet.machines.push(Member {
+                name: machine.name.clone(),
+                kind: at,
+                records: machine.records.len() - machine.baseline,
+                first: time(machine.records.iter().skip(machine.baseline).map(|node| node.began).min()),
+                last: time(machine.records.iter().map(|node| node.began).max()),
+                action: outliers.iter().map(|outlier| outlier.action).min(),
+                scores: scores(machine, usual.as_ref(), &columns, &known),
+            });
+            fleet.outliers.extend(outliers);
+        }
+        fleet.kinds.push(Kind {
+            machines: members.len(),
+            gpus: first.newest.gpus,
+            products: first.newest.products.clone(),
+            example: first.name.clone(),
+            compared: usual.is_some(),
+            spread,
+            shared,
+        });
+    }
+    let place: HashMap<&str, usize> = all.iter().enumerate().map(|(at, machine)| (machine.name.as_str(), at)).collect();
+    fleet.machines.sort_by_key(|member| place.get(member.name.as_str()));
+    fleet.outliers.sort_by(|a, b| {
+        // losses within a tenth are as large, so that what shows again and again comes first
+        let tenths = |o: &Outlier| (10.0 * o.loss).round() as i64;
+        (b.severity, tenths(b), b.repeats).cmp(&(a.severity, tenths(a), a.repeats)).then_with(|| {
+            b.loss.total_cmp(&a.loss).then(place.get(a.machine.as_str()).cmp(&place.get(b.machine.as_str())))
+        })
+    });
+    fleet
+}
+
+/// Machines by kind, the most common first.
+fn kinds<'m, 'a>(all: &'m [Machine<'a>]) -> Vec<Vec<&'m Machine<'a>>> {
+    let mut by_kind: BTreeMap<&str, Vec<&Machine>> = BTreeMap::new();
+    all.iter().for_each(|machine| by_kind.entry(&machine.newest.kind).or_default().push(machine));
+    let mut groups: Vec<Vec<&Machine>> = by_kind.into_values().collect();
+    groups.sort_by_key(|members| std::cmp::Reverse(members.len()));
+    groups
+}
+
+/// The columns of all numbers, with their places.
+fn columns<'k>(all: &[Machine], known: &'k HashMap<u64, What>) -> BTreeMap<&'k Test, usize> {
+    let keys: BTreeSet<u64> = all.iter().flat_map(|machine| machine.current.keys().copied()).collect();
+    let found: BTreeSet<&Test> =
+        keys.iter().filter_map(|key| known.get(key)).filter(|w| !w.by_cpu).map(|w| &w.column).collect();
+    found.into_iter().enumerate().map(|(at, test)| (test, at)).collect()
+}
+
+/// The worst value of each column over the median.
+fn scores(
+    machine: &Machine,
+    usual: Option<&Usual>,
+    columns: &BTreeMap<&Test, usize>,
+    known: &HashMap<u64, What>,
+) -> Vec<Option<f32>> {
+    let mut scores: Vec<Option<f32>> = vec![None; columns.len()];
+    let Some(usual) = usual else { return scores };
+    for (number, _) in machine.current.values() {
+        let Some(what) = known.get(&number.key) else { continue };
+        let Some(slot) = columns.get(&what.column).and_then(|at| scores.get_mut(*at)) else { continue };
+        let (Some([value, ..]), Some(median)) = (number.value(), usual.median(number.key)) else { continue };
+        let score = if what.is_rate() { value / median } else { median / value };
+        // three digits: what a cell shows
+        let score = ((1000.0 * score).round() / 1000.0) as f32;
+        *slot = Some(slot.map_or(score, |worst| worst.min(score)));
+    }
+    scores
+}
+
+/// What the rules find on each machine of a kind.
+fn ruled(
+    members: &[&Machine],
+    suspects: &[Vec<Suspect>],
+    usual: Option<&Usual>,
+    known: &HashMap<u64, What>,
+    again: Again,
+    settings: &Settings,
+) -> Vec<Seen> {
+    let looks: Vec<Look> = members
+        .iter()
+        .zip(suspects)
+        .map(|(machine, suspects)| {
+            let limits = Limits::of(settings, usize::MAX);
+            let like = usual.filter(|usual| {
+                suspects.is_empty() && settings.waive.is_empty() && usual.is_typical(machine, known, limits)
+            });
+            Look {
+                name: &machine.name,
+                node: machine.newest,
+                like: like.map(|_| machine.newest.facts),
+                wanted: suspects.iter().filter_map(|suspect| suspect.measured).collect(),
+            }
+        })
+        .collect();
+    look(&looks, again, settings)
+}
+
+/// Findings of rules that most machines have.
+fn shared(seen: &[Seen], machines: usize) -> Vec<Shared> {
+    if machines < FEWEST {
+        return Vec::new();
+    }
+    let mut by_rule: BTreeMap<&str, (&Finding, usize)> = BTreeMap::new();
+    for one in seen {
+        let mut own: BTreeMap<&str, &Finding> = BTreeMap::new();
+        for finding in &one.faults {
+            own.entry(&finding.rule).or_insert(finding);
+        }
+        own.into_iter().for_each(|(rule, finding)| by_rule.entry(rule).or_insert((finding, 0)).1 += 1);
+    }
+    let most = |(_, n): &(&Finding, usize)| *n as f64 > MOST * machines as f64;
+    let shared = by_rule.into_values().filter(most);
+    shared.map(|(f, n)| Shared { rule: f.rule.clone(), summary: f.summary.clone(), machines: n }).collect()
+}
+
+/// That most machines of a kind are worse than before, as after an upgrade of a driver; none of them is then suspect of it.
+fn drift(suspects: &mut [Vec<Suspect>], machines: usize) -> Option<Shared> {
+    let drifted = |suspect: &Suspect| suspect.finding.rule == crate::check::WORSE_THAN_BEFORE;
+    let worse = suspects.iter().filter(|own| own.iter().any(drifted)).count();
+    if machines < FEWEST || worse as f64 <= MOST * machines as f64 {
+        return None;
+    }
+    let summary = suspects.iter().flatten().find(|s| drifted(s)).map(|s| s.finding.summary.clone())?;
+    suspects.iter_mut().for_each(|own| own.retain(|suspect| !drifted(suspect)));
+    Some(Shared { rule: crate::check::WORSE_THAN_BEFORE.to_owned(), summary, machines: worse })
+}
+
+/// Whether two findings are about the same part, or one of them about the machine.
+fn overlap(a: &Finding, b: &Finding) -> bool {
+    let nodes =
+        |finding: &Finding| finding.subjects.iter().flat_map(Subject::nodes).map(str::to_owned).collect::<Vec<_>>();
+    let (a, b) = (nodes(a), nodes(b));
+    a.is_empty() || b.is_empty() || a.iter().any(|node| b.contains(node))
+}
+
+/// The outliers of one machine, and how many the site waives. What a rule finds on the part that is suspect explains it.
+fn outliers(
+    machine: &Machine,
+    suspects: Vec<Suspect>,
+    mut seen: Seen,
+    shared: &[Shared],
+    (columns, known): (&BTreeMap<&Test, usize>, &HashMap<u64, What>),
+    settings: &Settings,
+) -> (Vec<Outlier>, usize) {
+    seen.faults.retain(|finding| !shared.iter().any(|shared| shared.rule == finding.rule));
+    let (mut outliers, mut waived) = (Vec::new(), 0);
+    for suspect in suspects {
+        if settings.waiver(&machine.name, &suspect.finding).is_some() {
+            waived += 1;
+            continue;
+        }
+        let (mut causes, rest): (Vec<Finding>, Vec<Finding>) =
+            seen.faults.into_iter().partition(|finding| overlap(&suspect.finding, finding));
+        seen.faults = rest;
+        let expected = suspect.measured.and_then(|value| seen.expected.iter().find(|(of, _)| *of == value));
+        let expected = expected.map(|(_, expected)| *expected);
+        let test = suspect.worst.as_ref().and_then(|(key, _)| columns.get(&known.get(key)?.column).copied());
+        let mut action = Action::of(&suspect.finding);
+        let mut finding = suspect.finding.clone();
+        let mut why = figures(&suspect, expected);
+        if !causes.is_empty() {
+            let cause = causes.remove(0);
+            let nodes = |subjects: &[Subject]| subjects.iter().flat_map(Subject::nodes).count();
+            let (fewer, count) = (nodes(&cause.subjects), nodes(&finding.subjects));
+            if count == 0 || fewer > 0 && fewer < count {
+                finding.subjects.clone_from(&cause.subjects);
+            }
+            action = action.min(Action::of(&cause));
+            finding = Finding { severity: finding.severity.max(cause.severity), subjects: finding.subjects, ..cause };
+            for further in causes.iter().take(FURTHER) {
+                action = action.min(Action::of(further));
+                why = format!("{why}; also {} [{}]", further.summary, further.rule);
+            }
+        }
+        outliers.push(Outlier {
+            machine: machine.name.clone(),
+            subjects: finding.subjects,
+            rule: finding.rule,
+            severity: finding.severity,
+            action,
+            summary: finding.summary,
+            why,
+            fix: finding.fix,
+            expected,
+            peers: suspect.peers.map(digits),
+            before: suspect.before.map(digits),
+            measured: suspect.measured.map(digits),
+            unit: suspect.unit,
+            loss: digits(suspect.loss),
+            numbers: suspect.numbers,
+            repeats: suspect.repeats,
+            test,
+            file: machine.newest.file.clone(),
+        });
+    }
+    for finding in seen.faults {
+        if settings.waiver(&machine.name, &finding).is_some() {
+            waived += 1;
+            continue;
+        }
+        outliers.push(Outlier {
+            machine: machine.name.clone(),
+            action: Action::of(&finding),
+            why: format!("measured: {}; expected: {}", finding.measured, finding.expected),
+            loss: digits(finding.cost.map_or(0.0, |cost| cost.share.clamp(0.0, 1.0))),
+            subjects: finding.subjects,
+            rule: finding.rule,
+            severity: finding.severity,
+            summary: finding.summary,
+            fix: finding.fix,
+            expected: None,
+            peers: None,
+            before: None,
+            measured: None,
+            unit: None,
+            numbers: 0,
+            repeats: 1,
+            test: None,
+            file: machine.newest.file.clone(),
+        });
+    }
+    (outliers, waived)
+}
+
+/// `GPU2→GPU0 (pairs, bandwidth) 237.5 GB/s; expected 372.0, peers 396.1, before 395.8`
+fn figures(suspect: &Suspect, expected: Option<f64>) -> String {
+    let (Some(measured), Some((_, words)), Some(unit)) = (suspect.measured, &suspect.worst, suspect.unit) else {
+        return suspect.finding.measured.clone();
+    };
+    let against = [("expected", expected), ("peers", suspect.peers), ("before", suspect.before)];
+    let against = against.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", short(value?))));
+    let all = against.collect::<Vec<_>>().join(", ");
+    // what has no value is named there
+    let missing = if suspect.loss >= 1.0 { format!("; {}", suspect.finding.measured) } else { String::new() };
+    format!("{words} {} {}; {all}{missing}", short(measured), unit.name())
+}
+
+/// Four digits.
+fn short(value: f64) -> String {
+    let decimals = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 4) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// Six digits: more than any measurement provides.
+fn digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// Seconds since 1970 as `2026-11-23T12:00:00Z`; `None` for 0.
+fn time(seconds: Option<u64>) -> Option<String> {
+    let seconds = seconds.filter(|seconds| *seconds > 0)?;
+    let (days, rest) = (i64::try_from(seconds / 86_400).ok()?, seconds % 86_400);
+    // Howard Hinnant's days_from_civil, inverted: eras of 400 years that begin in March
+    let shifted = days.checked_add(719_468)?;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + 400 * era + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    (year < 10_000).then(|| format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_250_075, "2026-11-21T08:34:35Z"),
+            (4_102_444_799, "2099-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(time(Some(seconds)).as_deref(), Some(text));
+        }
+        assert_eq!((time(None), time(Some(0)), time(Some(u64::MAX))), (None, None, None));
+        assert_eq!(
+            (short(396.123), short(0.00366), short(12_345.6)),
+            ("396.1".into(), "0.0037".into(), "12346".into())
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! What the rules find on machines, each by its newest record.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::Node;
+use crate::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
+use peerlane_design::case::Case;
+use peerlane_measure::run::Run;
+use peerlane_model::comparison::Comparison;
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Parts;
+
+/// Reads the run of a record again.
+pub type Again<'a> = &'a (dyn Fn(&Node) -> Option<Run> + Sync);
+
+/// A machine to look at.
+pub(super) struct Look<'a> {
+    /// What waivers call it.
+    pub(super) name: &'a str,
+    pub(super) node: &'a Node,
+    /// Machines with the same are looked at once; `None` for one that is like no other.
+    pub(super) like: Option<u64>,
+    /// Values of which the expectation is wanted.
+    pub(super) wanted: Vec<f64>,
+}
+
+/// What was found on one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Faults from warnings on, the worst first.
+    pub(super) faults: Vec<Finding>,
+    /// How many the site waives.
+    pub(super) waived: usize,
+    /// What the model expects where a wanted value was measured.
+    pub(super) expected: Vec<(f64, f64)>,
+}
+
+/// Looks at machines, in the order given.
+pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<Seen> {
+    let mut first: HashMap<u64, usize> = HashMap::new();
+    let of: Vec<usize> = machines
+        .iter()
+        .enumerate()
+        .map(|(at, machine)| machine.like.map_or(at, |like| *first.entry(like).or_insert(at)))
+        .collect();
+    let jobs: Vec<usize> = of.iter().enumerate().filter(|(at, of)| at == *of).map(|(at, _)| at).collect();
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, Seen>> = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some(at) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some(machine) = machines.get(*at) else { continue };
+            let seen = again(machine.node).and_then(|run| one(run, machine, settings)).unwrap_or_default();
+            done.lock().unwrap_or_else(PoisonError::into_inner).insert(*at, seen);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(jobs.len());
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    of.iter().map(|at| done.get(at).cloned().unwrap_or_default()).collect()
+}
+
+fn one(run: Run, machine: &Look, settings: &Settings) -> Option<Seen> {
+    let mut case = Case::of_run(run, &machine.node.file).ok()?;
+    machine.name.clone_into(&mut case.machine.name);
+    let model = Model::new(&case.machine, Parts::embedded());
+    let comparison = Comparison::of(&model);
+    let checked = check_with(&Context::of(&case, &comparison), settings);
+    let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
+    Some(Seen {
+        waived: checked.waived.iter().filter(|w| is_fault(&w.finding)).count(),
+        faults: checked.findings.into_iter().filter(is_fault).collect(),
+        expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),
+    })
+}
+
+/// What should stand where this value was measured.
+fn expected(comparison: &Comparison, value: f64) -> Option<f64> {
+    for series in comparison.matrices().iter().rev() {
+        for (i, row) in series.matrix().values.iter().enumerate() {
+            if let Some(j) = row.iter().position(|own| *own == Some(value)) {
+                return series.expected(i, j).map(|expected| expected.value);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,226 @@
+// Made from schema/fleet-page-1.json by build.mjs; do not edit.
+
+/**
+ * What to do with the part that a finding names. The worst comes first.
+ */
+export type Action = ("isolate" | "reset" | "monitor")
+/**
+ * The unit a matrix is given in.
+ */
+export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
+
+/**
+ * The content of a fleet's page.
+ */
+export interface FleetPage {
+/**
+ * Kinds of machines.
+ */
+kinds: KindView[]
+/**
+ * Outliers beyond the limit of the page, which are not listed.
+ */
+left_out: number
+/**
+ * The machines.
+ */
+machines: MemberView[]
+/**
+ * How records were matched to machines where that was not plain.
+ */
+notes: string[]
+/**
+ * The outliers, the worst first.
+ */
+outliers: OutlierView[]
+/**
+ * Version of peerlane that wrote it.
+ */
+peerlane: string
+/**
+ * Records that were read.
+ */
+records: number
+/**
+ * Name of this format.
+ */
+schema: "peerlane/fleet-page/1"
+/**
+ * What was measured: the columns of the heat map.
+ */
+tests: TestView[]
+/**
+ * Files that could not be read.
+ */
+unread: UnreadView[]
+/**
+ * Files that could not be read, and are not listed.
+ */
+unread_left_out: number
+/**
+ * Outliers that the site's rules waive.
+ */
+waived: number
+}
+/**
+ * Machines with the same GPUs, NICs and paths.
+ */
+export interface KindView {
+/**
+ * Whether there are enough to compare them with each other.
+ */
+compared: boolean
+/**
+ * What they are.
+ */
+name: string
+/**
+ * What the rules find on nearly all of them.
+ */
+shared: SharedView[]
+}
+/**
+ * A finding that most machines of a kind have.
+ */
+export interface SharedView {
+/**
+ * How many have it.
+ */
+machines: number
+/**
+ * The rule.
+ */
+rule: string
+/**
+ * What it finds on one of them.
+ */
+summary: string
+}
+/**
+ * A machine.
+ */
+export interface MemberView {
+/**
+ * The most urgent action that its outliers ask for.
+ */
+action?: (Action | null)
+/**
+ * Start of the first record, RFC 3339.
+ */
+first?: (string | null)
+/**
+ * Index of its kind.
+ */
+kind: number
+/**
+ * Start of the last record, RFC 3339.
+ */
+last?: (string | null)
+/**
+ * Its name.
+ */
+name: string
+/**
+ * Its records.
+ */
+records: number
+/**
+ * Per test: its worst value over the median of its kind in per mille, where more is better; `null` if not measured.
+ */
+scores: (number | null)[]
+}
+/**
+ * An outlier.
+ */
+export interface OutlierView {
+/**
+ * What to do with the part that a finding names. The worst comes first.
+ */
+action: ("isolate" | "reset" | "monitor")
+/**
+ * The value of the machine before.
+ */
+before?: (number | null)
+/**
+ * The value that the model expects.
+ */
+expected?: (number | null)
+/**
+ * The record.
+ */
+file: string
+/**
+ * What to do, in words.
+ */
+fix: string
+/**
+ * Index of its machine.
+ */
+machine: number
+/**
+ * The measured value.
+ */
+measured?: (number | null)
+/**
+ * The parts that it names: `GPU3`, `GPU0-GPU2`.
+ */
+part: string
+/**
+ * The usual value of other machines of its kind.
+ */
+peers?: (number | null)
+/**
+ * Records of this machine that show it.
+ */
+repeats: number
+/**
+ * The rule that found it.
+ */
+rule: string
+/**
+ * Its severity.
+ */
+severity: ("info" | "warning" | "error")
+/**
+ * What it is, in one line.
+ */
+summary: string
+/**
+ * Index of its test.
+ */
+test?: (number | null)
+/**
+ * Unit of the values below.
+ */
+unit?: (Unit | null)
+/**
+ * Why it is an outlier, in one sentence.
+ */
+why: string
+}
+/**
+ * A test: a column of the heat map.
+ */
+export interface TestView {
+/**
+ * Its family, such as `pairs`.
+ */
+family: string
+/**
+ * What is measured: `write, copy engine, NVLink`.
+ */
+name: string
+}
+/**
+ * A file that could not be read.
+ */
+export interface UnreadView {
+/**
+ * Its name.
+ */
+name: string
+/**
+ * Why.
+ */
+why: string
+}
