@@ -103,7 +103,7 @@ fn a_stopped_measurement_leaves_only_a_partial_record() {
             if text.is_empty() { 0 } else { Partial::read(&text).unwrap().run.cells.len() }
         };
         let partial = loop {
-            let found = folder.is_dir().then(|| names(&folder)).unwrap_or_default();
+            let found = if folder.is_dir() { names(&folder) } else { Vec::new() };
             match found.iter().find(|name| name.ends_with(".partial")) {
                 Some(name) if cells(&folder.join(name)) > 0 => break folder.join(name),
                 _ => thread::sleep(Duration::from_millis(5)),

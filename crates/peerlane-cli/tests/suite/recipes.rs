@@ -174,13 +174,14 @@ fn rules_and_dashboard_name_metrics_and_labels_that_exist() {
 
 #[test]
 fn kubernetes_files_run_commands_that_exist() {
+    let option = Regex::new(r"--[a-z]+").unwrap();
     for (file, kind) in [("kubernetes/gather.yaml", "DaemonSet"), ("kubernetes/measure.yaml", "Job")] {
         let text = text(file);
         assert!(text.contains(&format!("\nkind: {kind}\n")) && !text.contains('\t'), "{file}");
         assert!(text.contains("fieldPath: spec.nodeName"), "{file}: a pod's name is not its host's");
         let command = if kind == "Job" { "measure" } else { "gather" };
         let help = out(&[command, "--help"]);
-        for option in Regex::new(r"--[a-z]+").unwrap().find_iter(&text) {
+        for option in option.find_iter(&text) {
             assert!(help.contains(option.as_str()), "{file}: {}", option.as_str());
         }
     }

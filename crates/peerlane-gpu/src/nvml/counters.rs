@@ -105,9 +105,9 @@ mod tests {
 
     /// Three links: of the first all counters are read, of the second data alone; the third has none. Values are field and link.
     unsafe extern "C" fn fields(_: nvmlDevice_t, count: c_int, values: *mut nvmlFieldValue_t) -> nvmlReturn_t {
-        for i in 0..count as usize {
-            // SAFETY: the caller's list has `count` entries.
-            let value = unsafe { &mut *values.add(i) };
+        // SAFETY: the caller's list has `count` entries, and nothing else uses it during the call.
+        let values = unsafe { std::slice::from_raw_parts_mut(values, count as usize) };
+        for value in values {
             let of_gpu = value.fieldId == NVML_FI_DEV_ECC_DBE_VOL_TOTAL;
             if of_gpu || value.scopeId == 0 && value.fieldId > 94 || value.scopeId == 1 && DATA.contains(&value.fieldId)
             {

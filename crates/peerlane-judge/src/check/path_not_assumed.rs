@@ -157,7 +157,7 @@ fn attributed<'m>(
         left.extend([(ends[0], from), (ends[1], to)]);
         able.push((from.saturating_add(to), ends, one));
     }
-    able.sort_by(|a, b| b.0.cmp(&a.0));
+    able.sort_by_key(|a| std::cmp::Reverse(a.0));
     let mut taken = Vec::new();
     for (_, ends, one) in able {
         if ends.iter().all(|end| left.get(end).is_some_and(|bytes| *bytes as f64 >= MOST * one.bytes as f64)) {

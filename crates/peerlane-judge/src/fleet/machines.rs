@@ -120,7 +120,7 @@ fn split(name: &str, parts: &[Vec<&Node>]) -> String {
 
 /// The records of one name, split where their GPUs or labels show that they are of several machines.
 fn apart(mut records: Vec<&Node>) -> Vec<Vec<&Node>> {
-    records.sort_by(|a, b| (a.began, a.content).cmp(&(b.began, b.content)));
+    records.sort_by_key(|a| (a.began, a.content));
     let (known, unknown): (Vec<&Node>, Vec<&Node>) = records.into_iter().partition(|node| !node.uuids.is_empty());
     let mut parts: Vec<Vec<&Node>> = Vec::new();
     for node in known {

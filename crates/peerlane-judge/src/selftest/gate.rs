@@ -100,6 +100,7 @@ fn planted_faults_are_isolated_and_sound_machines_are_not() {
 /// `PEERLANE_GATE_SEEDS=60 PEERLANE_GATE_PLACES=12 cargo test -p peerlane-judge --lib selftest::gate -- --ignored --nocapture`
 #[test]
 #[ignore = "takes minutes; prints what the gate finds by kind, and its false alarms"]
+#[expect(clippy::print_stdout, reason = "its result is a table to read")]
 fn what_the_gate_finds_alone() {
     let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
     let (seeds, places) = (number("PEERLANE_GATE_SEEDS", 10), number("PEERLANE_GATE_PLACES", 10));

@@ -41,12 +41,12 @@ pub(super) fn split(mut stream: impl BufRead, pass: &mut dyn FnMut(Labelled)) ->
         if rest.trim().is_empty() || rest.starts_with("peerlane: ") {
             continue;
         }
-        if begins(rest) {
-            if let Some(before) = own.text.replace(String::new()) {
-                open = open.saturating_sub(before.len());
-                own.complete = true;
-                pass((label(), Ok(before)));
-            }
+        if begins(rest)
+            && let Some(before) = own.text.replace(String::new())
+        {
+            open = open.saturating_sub(before.len());
+            own.complete = true;
+            pass((label(), Ok(before)));
         }
         let Some(record) = own.text.as_mut() else {
             own.other.get_or_insert_with(|| rest.chars().take(120).collect());

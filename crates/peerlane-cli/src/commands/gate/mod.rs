@@ -1,6 +1,6 @@
 //! `peerlane gate`: whether jobs may run on this machine, in a line, by a deadline.
 //!
-//! What may hang is in other processes: [`survey`] reads what the machine reports about itself, a worker measures. A thread
+//! What may hang is in other processes: [`survey()`] reads what the machine reports about itself, a worker measures. A thread
 //! talks to them; this process's first thread waits for its answer until the deadline, and then answers itself. It ends
 //! without waiting for anything that may hang.
 
@@ -154,10 +154,10 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
     let mut notes = Vec::new();
     let mut trouble = Trouble::default();
     let (mut store, busy) = open(args, times, &mut notes, &mut trouble);
-    if args.clear {
-        if let Some(store) = &mut store {
-            store.state.clear();
-        }
+    if args.clear
+        && let Some(store) = &mut store
+    {
+        store.state.clear();
     }
     let task = Task {
         target: args.target.clone(),
