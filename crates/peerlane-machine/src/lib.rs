@@ -6,6 +6,7 @@
 pub mod copy_time;
 pub mod counter;
 pub mod curve;
+pub mod date;
 pub mod fabric;
 pub mod fact;
 pub mod fault;

@@ -16,8 +16,8 @@ pub mod export;
 pub use peerlane_design::{case, cluster, compare, infer, place, simulate, tune, upgrades, what_if};
 pub use peerlane_judge::{accuracy, action, check, fleet, gate, selftest, thresholds};
 pub use peerlane_machine::{
-    copy_time, counter, curve, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin, random, stats,
-    subject, transfer, units,
+    copy_time, counter, curve, date, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin, random,
+    stats, subject, transfer, units,
 };
 pub use peerlane_measure::{measure, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};

@@ -77,7 +77,7 @@ fn conditions(run: &Run) -> Table {
     let mut rows = Vec::new();
     let mut tell = |label: &str, text: Option<String>| rows.extend(text.map(|text| vec![label.to_owned(), text]));
     tell("target", Some(run.machine.target.clone()));
-    tell("began", (c.began > 0).then(|| format!("{} UTC", date(c.began))));
+    tell("began", (c.began > 0).then(|| date(c.began)));
     tell("took", Some(time(run.wall)));
     tell("initialisation", c.initialisation.map(time));
     tell("results", Some(format!("{numbers} values from {done} of {all} steps")));

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use peerlane::date::utc;
 use peerlane::one_line::shown;
 
 use super::{Appended, Fresh, beside, make_folder, own_file, refused, remove};
@@ -104,10 +105,7 @@ impl Slot {
 
 /// `20261123T115030Z` of seconds since 1970.
 fn stamp(seconds: u64) -> String {
-    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    let (day, minute) =
-        crate::render::run::date(seconds).split_once(' ').map(|(a, b)| (digits(a), digits(b))).unwrap_or_default();
-    format!("{day}T{minute}{:02}Z", seconds % 60)
+    utc(seconds, "%Y%m%dT%H%M%SZ").unwrap_or_default()
 }
 
 #[cfg(test)]

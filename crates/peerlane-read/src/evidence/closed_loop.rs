@@ -92,6 +92,9 @@ const WITHOUT_OUTPUT: &[&str] = &[
     "env",
     "gdsio",
     "mlxlink",
+    "nvidia-smi nvlink -gt",
+    // a verdict of another tool
+    "dcgmi diag",
     "systemd-detect-virt",
     "rocm-smi --showtopoaccess",
     "NCCL_",

@@ -404,7 +404,7 @@ mod tests {
             (
                 "errors = \"GPU0\"\ncounter = \"port-symbol\"\nper_gb = 2",
                 2,
-                "no counter of a GPU; write one of: nvlink-replay",
+                "no counter of a GPU; write one of: aer-correctable",
             ),
             ("errors = \"GPU0\"\ncounter = \"nvlink-crc\"\nper_gb = 0.0", 3, "above 0"),
             ("detour = \"GPU0\"\nper_gb = 2.0", 0, "`per_gb` belongs"),
