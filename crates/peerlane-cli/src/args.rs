@@ -45,7 +45,7 @@ partly done.";
 /// deliver, what it does deliver, and what to do about the difference.
 #[derive(Debug, Parser)]
 #[command(name = "peerlane", version, after_help = TARGETS, max_term_width = 100)]
-#[command(override_usage = "peerlane <COMMAND>", arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(override_usage = "peerlane <COMMAND>", arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// The command to run; none only with `--licenses`.
     #[command(subcommand)]
@@ -53,6 +53,33 @@ pub(crate) struct Cli {
     /// Print the licences of this program and of the software in it
     #[arg(long, exclusive = true)]
     pub(crate) licenses: bool,
+    #[command(flatten)]
+    pub(crate) terminal: Terminal,
+}
+
+/// How much every command shows, and in which colours.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Terminal {
+    /// Show everything: every finding, number, assumption and unknown, and the source of each
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Show only the answer, without progress and notes
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colours; 'auto' also follows NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+}
+
+/// When output has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal
+    Auto,
+    /// Also in a pipe or file
+    Always,
+    /// Never
+    Never,
 }
 
 /// The commands.
@@ -126,9 +153,10 @@ pub(crate) struct Detail {
     /// Write JSON; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show every assumption, every unknown, and the source of each number
-    #[arg(short, long)]
+    #[arg(from_global)]
     pub(crate) verbose: bool,
+    #[arg(from_global)]
+    pub(crate) quiet: bool,
 }
 
 /// Changes to the design.
@@ -154,9 +182,6 @@ pub(crate) struct CheckArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Show every finding, number, assumption and unknown, and heat maps of the matrices
-    #[arg(short, long)]
-    pub(crate) all: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
     pub(crate) format: CheckFormat,
@@ -427,8 +452,7 @@ pub(crate) struct SystemsDetail {
     /// Write JSON; its field 'schema' names the format
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Show the constants of each part with their sources
-    #[arg(short, long, global = true)]
+    #[arg(from_global)]
     pub(crate) verbose: bool,
 }
 
@@ -444,8 +468,7 @@ pub(crate) struct AccuracyArgs {
     /// Write the page docs/accuracy.md
     #[arg(long)]
     pub(crate) page: bool,
-    /// Show every group, and every cell with a large error
-    #[arg(short, long)]
+    #[arg(from_global)]
     pub(crate) verbose: bool,
 }
 
@@ -455,8 +478,7 @@ pub(crate) struct SelftestArgs {
     /// Write JSON; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show every case
-    #[arg(short, long)]
+    #[arg(from_global)]
     pub(crate) verbose: bool,
     /// Seed of noise, model deviations, machines and fault positions
     #[arg(long, value_name = "N", default_value_t = 0)]

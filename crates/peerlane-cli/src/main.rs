@@ -22,10 +22,11 @@ use std::env;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Color, Command};
 use peerlane::one_line::{escaped, is_hidden};
 use printable::Filter;
 
@@ -87,6 +88,12 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
+    match cli.terminal.color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    QUIET.store(cli.terminal.quiet, Ordering::Relaxed);
     output_file::outlive_size_limit();
     let result = run(&cli);
     if let Err(Failure::Message(message)) = &result {
@@ -102,10 +109,15 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<Outcome, Failure> {
     let mut out = BufWriter::new(Filter::new(anstream::stdout().lock()));
-    let Some(command) = &cli.command else {
-        commands::shell::licences(&mut out)?;
-        out.flush()?;
-        return Ok(Outcome::default());
+    let command = match (&cli.command, cli.licenses) {
+        (Some(command), false) => command,
+        (None, true) => {
+            commands::shell::licences(&mut out)?;
+            out.flush()?;
+            return Ok(Outcome::default());
+        }
+        (Some(_), true) => return Err(Failure::new("--licenses is given without a command")),
+        (None, false) => return Err(Failure::new("a command is missing; 'peerlane --help' lists them")),
     };
     let outcome = match command {
         Command::Check(args) => commands::check::run(args, &mut out),
@@ -152,6 +164,21 @@ fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
 
 /// Prefix of every line on stderr.
 const PREFIX: &str = "peerlane: ";
+
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Whether progress and notes are unwanted.
+fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a note to stderr, unless quiet: nothing went wrong, and the answer does not depend on it.
+fn note(message: &str) {
+    if !quiet() {
+        say(message);
+    }
+}
 
 /// Writes a message for the user to stderr.
 fn say(message: &str) {

@@ -18,7 +18,7 @@ use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 
-use crate::render::{WIDTH, text::wrap};
+use crate::render::{line_width, text::wrap};
 use crate::{Failure, PREFIX, live};
 
 /// The example shown where there is no GPU and no TARGET.
@@ -41,7 +41,7 @@ const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2
 
 /// The same wrapped for stderr.
 fn reads() -> String {
-    wrap(READS, WIDTH - PREFIX.len()).join("\n")
+    wrap(READS, line_width() - PREFIX.len()).join("\n")
 }
 
 /// The machines that targets describe.
@@ -349,7 +349,7 @@ fn default_target() -> String {
     if live::has_nvidia_gpu() {
         return "live".to_owned();
     }
-    crate::say(&format!(
+    crate::note(&format!(
         "No NVIDIA GPU found and no TARGET given: showing the example {SHOWCASE} (seven GPUs, six of them on x1 \
          risers).\nTry 'peerlane check FILE' with output of your machine, such as nvidia-smi topo -m."
     ));

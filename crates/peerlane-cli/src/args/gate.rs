@@ -72,8 +72,7 @@ pub(crate) struct GateArgs {
     /// Write JSON; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
-    /// Describe findings, and what was not done, on standard error
-    #[arg(short, long)]
+    #[arg(from_global)]
     pub(crate) verbose: bool,
 }
 

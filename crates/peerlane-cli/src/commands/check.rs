@@ -21,7 +21,7 @@ use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Section};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, curves, findings, label, matrix, tree};
+use crate::render::{curves, findings, label, line_width, matrix, tree};
 use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
@@ -175,9 +175,12 @@ fn report(
 ) -> Result<(), Failure> {
     let machine = &case.machine;
     let verbose = args.detail.verbose;
-    let all = args.all || verbose;
+    let all = verbose;
     heading(out, machine)?;
     findings::verdict(out, checked)?;
+    if args.detail.quiet {
+        return Ok(());
+    }
     if !machine.fabric.nodes().is_empty() {
         writeln!(out)?;
     }
@@ -224,7 +227,7 @@ fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()
         writeln!(out)?;
         hang(out, "", &matrix.describe())?;
         if let Some(origin) = series.source().origin() {
-            writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+            writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
         }
         let rate = matrix.unit.rate(1.0).is_some();
         let look = |i: usize, j: usize| {
@@ -251,7 +254,7 @@ fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
     if more.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(style::DIM, &format!("{} (--all shows them)", more.join(", "))))
+    writeln!(out, "\n{}", paint(style::DIM, &format!("{} (-v shows them)", more.join(", "))))
 }
 
 /// Contradictions, unknowns, assumptions and warnings.

@@ -18,7 +18,7 @@ use super::{heading, json, on_assumptions};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
-use crate::render::{self, WIDTH, label};
+use crate::render::{self, label, line_width};
 use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
 
@@ -279,7 +279,7 @@ fn write_upgrades(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()
         let label = format!("  {:>8} GB/s {:>7}  ", number(*rate), times(*factor));
         hang(out, &label, &format!("{what}; then bound by {bottleneck}"))?;
         let flags: Vec<String> = edits.iter().map(|e| format!("--what-if '{e}'")).collect();
-        for line in wrap(&flags.join(" "), WIDTH - width(&label)) {
+        for line in wrap(&flags.join(" "), line_width() - width(&label)) {
             writeln!(out, "{:indent$}{}", "", paint(style::DIM, &line), indent = width(&label))?;
         }
     }
@@ -315,7 +315,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     for (hop, path) in hops.iter().zip(&paths) {
         let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
         let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
-        let why = wrap(label::reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
+        let why = wrap(label::reason(hop.limit, &hop.why), line_width().saturating_sub(column + 19));
         let first = why.first().map_or("", String::as_str);
         let line = format!("  {:column$} {} {}", fit(path, column), paint(look, &format!("{limit:>11} {mark}")), first);
         writeln!(out, "{}", line.trim_end())?;
@@ -323,7 +323,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
             writeln!(out, "{:indent$}{more}", "", indent = column + 17)?;
         }
         if verbose && !hop.evidence.is_empty() {
-            for line in wrap(&hop.evidence.join("; "), WIDTH - 6) {
+            for line in wrap(&hop.evidence.join("; "), line_width() - 6) {
                 writeln!(out, "      {}", paint(style::DIM, &line))?;
             }
         }
@@ -344,7 +344,7 @@ fn measurements(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
         };
         let ends = fit(&format!("{} → {}", cell.row, cell.col), 24);
         writeln!(out, "{}", format!("  {ends:<24} {value:>16}  {ratio}").trim_end())?;
-        for line in wrap(&format!("{}; {}", cell.what, cell.evidence), WIDTH - 6) {
+        for line in wrap(&format!("{}; {}", cell.what, cell.evidence), line_width() - 6) {
             writeln!(out, "      {}", paint(style::DIM, &line))?;
         }
     }

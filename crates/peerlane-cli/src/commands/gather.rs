@@ -21,7 +21,7 @@ use crate::host::HostName;
 use crate::output_file::shared::Slot;
 use crate::program::ask;
 use crate::redact::{PARAMETERS, Redactor};
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome, live, output_file};
 
@@ -120,7 +120,7 @@ fn show(out: &mut dyn Write, output: &Path, manifest: &Manifest) -> io::Result<(
     let size = manifest.bytes.div_ceil(1024);
     writeln!(out, "{}: {}, {size} KiB unpacked", shown(output), count(manifest.items, "file"))?;
     for missing in &manifest.missing {
-        for line in wrap(&format!("missing {}: {}", missing.what, missing.why), WIDTH - 2) {
+        for line in wrap(&format!("missing {}: {}", missing.what, missing.why), line_width() - 2) {
             writeln!(out, "  {line}")?;
         }
     }

@@ -89,7 +89,7 @@ struct Progress(Option<ProgressBar>);
 
 impl Progress {
     fn new() -> Self {
-        if !io::stderr().is_terminal() {
+        if !io::stderr().is_terminal() || crate::quiet() {
             return Progress(None);
         }
         let bar = ProgressBar::new_spinner();

@@ -19,7 +19,7 @@ use super::{between, heading, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, dot, inference, label, matrix, run, svg, tree};
+use crate::render::{dot, inference, label, line_width, matrix, run, svg, tree};
 use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome};
 
@@ -215,7 +215,7 @@ pub(crate) fn measured(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result
     for SourcedMatrix { matrix: m, origin, .. } in all {
         writeln!(out)?;
         hang(out, "", &m.describe())?;
-        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
         matrix::numbers(out, &m.rows, &m.cols, &m.values)?;
     }
     Ok(())

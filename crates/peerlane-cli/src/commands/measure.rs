@@ -69,7 +69,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         None => (Keeper::none(), new),
     };
     let to_a_pipe = args.detail.json && !io::stdout().is_terminal();
-    let shown = io::stderr().is_terminal() && !to_a_pipe;
+    let shown = io::stderr().is_terminal() && !to_a_pipe && !crate::quiet();
     let ending = supervise(&measured, ahead, (args.force, redactor), &mut run, &mut keeper, shown, &interrupt)?;
     if args.detail.json {
         out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if let Some(why) = why {
         crate::say(&format!("{why}; {}", hint(&keeper)));
     } else if let Some(path) = keeper.written().filter(|_| keeper.is_shared()) {
-        crate::say(&format!("recorded in {}", peerlane::one_line::shown(path)));
+        crate::note(&format!("recorded in {}", peerlane::one_line::shown(path)));
     }
     Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
 }
@@ -108,7 +108,7 @@ pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let measured = this_machine("measure", redactor.as_mut())?;
     let method = Scope::Default.method(gpus(&measured.machine));
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
-    let shown = io::stderr().is_terminal();
+    let shown = io::stderr().is_terminal() && !crate::quiet();
     let ending = supervise(&measured, ahead, (force, redactor), &mut run, &mut Keeper::none(), shown, &listen()?)?;
     let incomplete = ending != Ending::Complete || missing(&run);
     Ok(Taken { run, incomplete })
@@ -226,7 +226,7 @@ fn resumed(earlier: Run, new: &Run) -> Run {
     let mut run = earlier;
     run.plan.method = new.plan.method;
     if run.complete {
-        crate::say("this run is complete; nothing is left to measure");
+        crate::note("this run is complete; nothing is left to measure");
     }
     run
 }

@@ -28,7 +28,7 @@ use std::io::{self, Write};
 use peerlane::machine::Machine;
 use serde::Serialize;
 
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, headline};
 
@@ -63,7 +63,7 @@ fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()>
 
 /// Writes a horizontal rule between machines.
 fn between(out: &mut dyn Write, first: bool) -> io::Result<()> {
-    if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(WIDTH))) }
+    if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(line_width()))) }
 }
 
 /// How many sentences to show.

@@ -18,7 +18,7 @@ use crate::args::PredictArgs;
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};
-use crate::render::{WIDTH, matrix};
+use crate::render::{line_width, matrix};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
@@ -164,7 +164,7 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
         let names = || ranges(&pairs.iter().map(|(gpu, _)| *gpu).collect::<Vec<&str>>());
         let ends = if within { format!("within {}", names()) } else { pairs_in_words(pairs) };
         let text = format!("{ends}: {what}; interval −{below} to +{above} %");
-        for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
+        for (i, line) in wrap(&text, line_width() - 14).iter().enumerate() {
             writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { label } else { "" })))?;
         }
     }
@@ -218,7 +218,7 @@ fn beside(out: &mut dyn Write, comparison: &Comparison, expected: &ExpectedMatri
             text.push_str(&format!(" and {more} more"));
         }
     }
-    for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
+    for (i, line) in wrap(&text, line_width() - 14).iter().enumerate() {
         writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { "measured" } else { "" })))?;
     }
     Ok(())

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let checks = judged.collect::<Vec<_>>();
     write_page(&args.output, &loaded, &comparisons, &checks)?;
     if args.output != Path::new("-") {
-        crate::say(&format!("wrote {}", shown(&args.output)));
+        crate::note(&format!("wrote {}", shown(&args.output)));
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

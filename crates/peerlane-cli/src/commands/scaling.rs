@@ -13,7 +13,7 @@ use crate::formats::csv::words;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
-use crate::render::{WIDTH, chart};
+use crate::render::{chart, line_width};
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
@@ -114,7 +114,7 @@ fn plot(points: &[ScalingPoint]) -> Vec<String> {
     let first = points.first().map_or(1.0, |p| f64::from(p.nodes));
     let ideal = |p: &ScalingPoint| f64::from(p.nodes) / first;
     let highest = points.iter().map(|p| p.speedup.max(ideal(p))).fold(1.0, f64::max);
-    let step = ((WIDTH - AXIS - 2) / points.len().max(1)).clamp(1, STEP);
+    let step = ((line_width() - AXIS - 2) / points.len().max(1)).clamp(1, STEP);
     // the line of a value, counted from below; values less than 1 are in the lowest
     let line = |value: f64| {
         let share = if highest > 1.0 { value.max(1.0).ln() / highest.ln() } else { 0.0 };
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!([at(0, 0), at(3, 1), at(3, 2), at(6, 2)], [Some('o'), Some('o'), Some('o'), Some('·')]);
         assert_eq!([at(0, 3), at(11, 3)], [Some('o'), Some('·')]);
         let many: Vec<ScalingPoint> = (0..60).map(|i| point(100_000 + i, f64::from(i + 1))).collect();
-        assert!(plot(&many).iter().all(|l| l.chars().count() <= WIDTH), "{:#?}", plot(&many));
+        assert!(plot(&many).iter().all(|l| l.chars().count() <= line_width()), "{:#?}", plot(&many));
         let flat = plot(&[point(1, 1.0), point(1, 1.0)]);
         assert!(flat[HEIGHT].contains('o'), "{flat:#?}");
     }

@@ -7,7 +7,7 @@ use peerlane::selftest::{Case, Depth, Input, SelfTest, selftest};
 
 use super::json;
 use crate::args::SelftestArgs;
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome};
@@ -116,7 +116,7 @@ fn one(out: &mut dyn Write, case: &Case) -> io::Result<()> {
     let lines: Vec<String> = std::iter::once(line.trim_end_matches([';', ' ']).to_owned()).chain(alarms).collect();
     for (i, text) in lines.iter().enumerate() {
         let indent = if i == 0 { "" } else { "  " };
-        for line in wrap(text, WIDTH - 4) {
+        for line in wrap(text, line_width() - 4) {
             writeln!(out, "{indent}{line}")?;
         }
     }

@@ -69,7 +69,8 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 fn all_of(work: &[(&Cluster, Job)]) -> (Vec<SimulationDocument>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(work.len()));
-    let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let shown = io::stderr().is_terminal() && !crate::quiet();
+    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(work.len() as u64), target);
     let cores = thread::available_parallelism().map_or(1, usize::from).min(work.len());
     thread::scope(|scope| {

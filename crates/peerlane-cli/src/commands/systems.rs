@@ -13,7 +13,7 @@ use super::{heading, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{self, fit, hang, headline, width, wrap};
-use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
+use crate::render::{comparison, findings, label, line_width, matrix, tree};
 use crate::target::system;
 use crate::{Failure, Outcome};
 
@@ -59,7 +59,7 @@ fn list(out: &mut dyn Write, entries: &[(String, String)]) -> Result<(), Failure
     let column = entries.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     for (name, title) in entries {
         let name = paint(style::HEADING, &format!("{name:column$}"));
-        for (i, line) in wrap(title, WIDTH.saturating_sub(column + 2)).iter().enumerate() {
+        for (i, line) in wrap(title, line_width().saturating_sub(column + 2)).iter().enumerate() {
             let name = if i == 0 { name.clone() } else { " ".repeat(column) };
             writeln!(out, "{name}  {line}")?;
         }
@@ -140,7 +140,7 @@ fn peer_access(machine: &Machine) -> Vec<String> {
 fn rates(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     for (table, origin) in &machine.rates {
         writeln!(out, "\nrates, GB/s")?;
-        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
         let headings: Vec<String> = table.word_columns.iter().chain(&table.rate_columns).cloned().collect();
         let rows: Vec<Vec<String>> = table
             .rows
@@ -164,7 +164,7 @@ fn curves(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
         let settings: String = curve.settings.iter().map(|(name, value)| format!(", {name} {value}")).collect();
         writeln!(out)?;
         hang(out, "", &format!("{}{ends}{settings}", curve.what))?;
-        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
         let names = curve.series.iter().map(|s| match s.unit {
             Some(unit) => format!("{}, {unit}", s.name),
             None => s.name.clone(),
@@ -217,7 +217,7 @@ fn parts(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
         for (name, constant) in &part.constants {
             let basis = format!("{:?}", constant.basis).to_lowercase();
             let label = format!("    {name} = {} {}, {basis}: ", constant.value, constant.unit);
-            if width(&label) < WIDTH / 2 {
+            if width(&label) < line_width() / 2 {
                 hang(out, &label, &constant.source)?;
             } else {
                 writeln!(out, "{}", label.trim_end())?;

@@ -128,7 +128,10 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
     let simulated = matches!(measured.device, Device::Virtual { .. });
     if !simulated {
         let seconds = seconds_of(&document, effort).min(effort.budget);
-        crate::say(&format!("starts NCCL with and without each setting, {} times: about {seconds:.0} s", effort.pairs));
+        crate::note(&format!(
+            "starts NCCL with and without each setting, {} times: about {seconds:.0} s",
+            effort.pairs
+        ));
     }
     let from_files = document.environment.iter().filter(|setting| Path::new(&setting.source).is_absolute());
     let interrupt = listen()?;

@@ -10,7 +10,7 @@ use peerlane::names::{natural, ranges};
 
 use super::style::{self, paint};
 use super::text::{count, fit, span, width};
-use super::{WIDTH, label};
+use super::{label, line_width};
 
 /// Cells whose expected values differ by no more than this factor share a line.
 const ALIKE: f64 = 1.05;
@@ -353,7 +353,8 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
     let titles = format!("{head:<BEFORE$} {:>5} {:>11} {measured:>11} {ratio:>9}", "cells", "expected");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     let (total, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
-    let heading = |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, WIDTH - 2)));
+    let heading =
+        |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, line_width() - 2)));
     if let Some(below) = below {
         heading(out, &below)?;
     }
@@ -366,14 +367,14 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
         }
     } else {
         for section in sections.iter().filter(|s| lines.iter().any(|(of, _)| std::ptr::eq(*of, *s))) {
-            heading(out, &section.heading(WIDTH - 2, &shared))?;
+            heading(out, &section.heading(line_width() - 2, &shared))?;
             for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
                 row(out, &line.ends(), section.unit, line)?;
             }
         }
     }
     if total > lines.len() {
-        let more = format!("and {} (--all shows them)", count(total - lines.len(), "more line"));
+        let more = format!("and {} (-v shows them)", count(total - lines.len(), "more line"));
         writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())
@@ -461,7 +462,7 @@ mod tests {
             let mut out = Vec::new();
             write(&mut out, sections, false, usize::MAX).unwrap();
             let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-            assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
+            assert!(text.lines().all(|line| width(line) <= line_width()), "{text}");
             text.lines()
                 .map(|l| l.split("  ").filter(|w| !w.is_empty()).collect::<Vec<_>>().join("|"))
                 .collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use peerlane::curve::Curve;
 use peerlane::machine::Machine;
 use peerlane::units::Bytes;
 
-use super::WIDTH;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{count, fit};
 
@@ -27,10 +27,10 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::
         let rate = curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default();
         let time = smallest(curve).unwrap_or_default();
         let line = format!("  {:<w$} {rate:>22} {time:>22}", fit(&name(curve), BEFORE - 2), w = BEFORE - 2);
-        writeln!(out, "{}", fit(line.trim_end(), WIDTH))?;
+        writeln!(out, "{}", fit(line.trim_end(), line_width()))?;
     }
     if curves.len() > most {
-        let more = format!("and {} (--all shows them)", count(curves.len() - most, "more table"));
+        let more = format!("and {} (-v shows them)", count(curves.len() - most, "more table"));
         writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use peerlane::compare::{ComparisonDocument, Design};
 use peerlane::names::ranges;
 
-use super::WIDTH;
 use super::figures;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{fit, hang, number, span, width, wrap};
 
@@ -43,7 +43,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
     while start < designs.len() {
         let mut used = LABEL;
         let mut end = start;
-        while end < designs.len() && (end == start || used + 1 + columns[end] <= WIDTH) {
+        while end < designs.len() && (end == start || used + 1 + columns[end] <= line_width()) {
             used += 1 + columns[end];
             end += 1;
         }
@@ -135,9 +135,9 @@ fn row(row: &figures::Row) -> Row {
 /// The GPUs and bottlenecks behind each design's figures.
 fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result<()> {
     for design in designs {
-        writeln!(out, "\n{}", paint(style::HEADING, &fit(&design.name, WIDTH)))?;
+        writeln!(out, "\n{}", paint(style::HEADING, &fit(&design.name, line_width())))?;
         if let Some(title) = design.title.as_ref().filter(|t| **t != design.name) {
-            for line in wrap(title, WIDTH - 2) {
+            for line in wrap(title, line_width() - 2) {
                 writeln!(out, "  {}", paint(style::DIM, &line))?;
             }
         }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 use peerlane::export::json::MachineCheck;
 
-use super::WIDTH;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{count, width, wrap};
 
@@ -17,7 +17,7 @@ const EVIDENCE: usize = 3;
 pub(crate) fn verdict(out: &mut dyn Write, checked: &MachineCheck) -> io::Result<()> {
     let verdict = paint(style::of_verdict(checked.verdict), checked.verdict.words());
     let indent = checked.verdict.words().len() + 2;
-    for (i, line) in wrap(&summary(checked), WIDTH - indent).iter().enumerate() {
+    for (i, line) in wrap(&summary(checked), line_width() - indent).iter().enumerate() {
         if i == 0 { writeln!(out, "{verdict}  {line}")? } else { writeln!(out, "{:indent$}{line}", "")? }
     }
     Ok(())
@@ -71,7 +71,7 @@ pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbos
     }
     for finding in brief.iter().take(BRIEF) {
         let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
-        for (i, line) in wrap(&finding.summary, WIDTH - 9).iter().enumerate() {
+        for (i, line) in wrap(&finding.summary, line_width() - 9).iter().enumerate() {
             if i == 0 { writeln!(out, "{word} {line}")? } else { writeln!(out, "         {line}")? }
         }
     }
@@ -99,9 +99,9 @@ const LINES: usize = 6;
 /// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
 fn short(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let head = headed(out, finding, 2)?;
-    let fix = wrap(&finding.fix, FIELD).len().min(2);
+    let fix = wrap(&finding.fix, field_width()).len().min(2);
     // a command is shown whole, or with -v
-    let confirm = wrap(&finding.confirm, FIELD).len();
+    let confirm = wrap(&finding.confirm, field_width()).len();
     let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
     let cost = cost(finding).map(|cost| format!("costs {cost}"));
     let expected = Some(format!("expected {}", finding.expected)).filter(|_| !finding.expected.is_empty());
@@ -118,7 +118,7 @@ fn fitting(parts: impl IntoIterator<Item = String>, between: &str, lines: usize)
     let mut text = String::new();
     for part in parts {
         let longer = if text.is_empty() { part } else { format!("{text}{between}{part}") };
-        let wrapped = wrap(&longer, FIELD);
+        let wrapped = wrap(&longer, field_width());
         if wrapped.len() <= lines {
             text = longer;
             continue;
@@ -126,7 +126,7 @@ fn fitting(parts: impl IntoIterator<Item = String>, between: &str, lines: usize)
         if text.is_empty() && lines > 0 {
             let mut kept: Vec<String> = wrapped.into_iter().take(lines).collect();
             if let Some(last) = kept.last_mut() {
-                while width(last) + 2 > FIELD
+                while width(last) + 2 > field_width()
                     && let Some((shorter, _)) = last.rsplit_once(' ')
                 {
                     *last = shorter.to_owned();
@@ -154,7 +154,9 @@ fn sentences_of(text: &str) -> Vec<String> {
 }
 
 /// Columns of a field's text.
-const FIELD: usize = WIDTH - 19;
+fn field_width() -> usize {
+    line_width() - 19
+}
 
 fn cost(finding: &Finding) -> Option<String> {
     finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share))
@@ -174,11 +176,11 @@ fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usi
         Certainty::Possible => ", possibly",
     };
     let tag = format!("[{}, {kind}{sure}]", finding.rule);
-    let mut lines = wrap(&finding.summary, WIDTH - 9);
+    let mut lines = wrap(&finding.summary, line_width() - 9);
     if lines.len() > most {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
-            while width(last) + 3 + width(&tag) > WIDTH - 9
+            while width(last) + 3 + width(&tag) > line_width() - 9
                 && let Some((shorter, _)) = last.rsplit_once(' ')
             {
                 *last = shorter.to_owned();
@@ -187,7 +189,7 @@ fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usi
         }
     }
     match lines.last_mut() {
-        Some(last) if width(last) + 1 + width(&tag) <= WIDTH - 9 => {
+        Some(last) if width(last) + 1 + width(&tag) <= line_width() - 9 => {
             *last = format!("{last} {}", paint(style::DIM, &tag));
         }
         _ => lines.push(paint(style::DIM, &tag)),
@@ -216,7 +218,7 @@ fn whole(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()
 }
 
 fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> io::Result<()> {
-    for (i, line) in wrap(text, FIELD).iter().enumerate() {
+    for (i, line) in wrap(text, field_width()).iter().enumerate() {
         let label = if i == 0 { label } else { "" };
         writeln!(out, "         {} {}", paint(style::DIM, &format!("{label:9}")), paint(look, line))?;
     }
@@ -230,7 +232,7 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display]
     }
     writeln!(out, "\n{}", paint(style::HEADING, heading))?;
     for sentence in all.iter().take(most) {
-        for (i, line) in wrap(&sentence.to_string(), WIDTH - 4).iter().enumerate() {
+        for (i, line) in wrap(&sentence.to_string(), line_width() - 4).iter().enumerate() {
             writeln!(out, "  {} {line}", if i == 0 { "·" } else { " " })?;
         }
     }
@@ -267,7 +269,7 @@ mod tests {
         let (few, all) = (shown(false), shown(true));
         assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (FULL, found.len()));
         assert_eq!((few.matches("note").count(), few.matches("error").count()), (BRIEF - 2, 5));
-        assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= WIDTH), "{few}");
+        assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= line_width()), "{few}");
     }
 
     #[test]
@@ -290,7 +292,7 @@ mod tests {
             };
             let text = crate::render::plain(|out| write(out, std::slice::from_ref(&finding), false, false));
             let lines: Vec<&str> = text.trim().lines().collect();
-            assert!(lines.len() <= LINES && lines.iter().all(|l| width(l) <= WIDTH), "{text}");
+            assert!(lines.len() <= LINES && lines.iter().all(|l| width(l) <= line_width()), "{text}");
             assert!(text.contains("fix       Sentence one") && text.contains("[slow-path, fault, likely]"), "{text}");
             let fix = text.split("fix").nth(1).unwrap().split("confirm").next().unwrap().trim();
             assert!(fix.ends_with("here."), "{fix}");
@@ -317,7 +319,7 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, std::slice::from_ref(&finding), true, false).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-        assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
+        assert!(text.lines().all(|l| width(l) <= line_width()), "{text}");
         assert_eq!(text.matches("word").count(), 240);
         assert!(text.contains("[narrow-link, fault, likely]") && text.contains("and 2 more (-v)"));
     }

@@ -6,7 +6,7 @@ use peerlane::machine::Machine;
 use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
-use super::WIDTH;
+use super::line_width;
 use super::text::{count, fit};
 
 /// A node's name with its first alias: `NIC0 (mlx5_0)`.
@@ -162,7 +162,7 @@ pub(crate) fn inventory(machine: &Machine) -> String {
         .filter(|(n, _)| *n > 0)
         .map(|(n, what)| count(n, what))
         .collect();
-    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), WIDTH) }
+    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), line_width()) }
 }
 
 /// Why a hop is limited, without the rate, which is shown next to it.

@@ -6,7 +6,7 @@ use peerlane::export::json::Classes;
 use peerlane::fabric::{Fabric, NodeId, NodeKind, PathClass};
 use peerlane::names::ranges;
 
-use super::WIDTH;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{fit, hang, width};
 
@@ -43,7 +43,7 @@ pub(crate) fn labelled_grid(
     while start < cols.len() {
         let mut used = 2 + head;
         let mut end = start;
-        while end < cols.len() && (end == start || used + 1 + columns[end] <= WIDTH) {
+        while end < cols.len() && (end == start || used + 1 + columns[end] <= line_width()) {
             used += 1 + columns[end];
             end += 1;
         }
@@ -115,7 +115,7 @@ pub(crate) fn table(out: &mut dyn Write, headings: &[String], rows: &[Vec<String
             text if at < words => format!("{text:w$}"),
             text => format!("{text:>w$}"),
         });
-        fit(format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end(), WIDTH)
+        fit(format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end(), line_width())
     };
     writeln!(out, "{}", paint(style::HEADING, &line(headings)))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
@@ -142,7 +142,8 @@ pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let classes = Classes::among(fabric, &shown);
     let head = classes.rows.iter().map(|r| width(r)).max().unwrap_or(0);
     let all = 2 + head + classes.cols.iter().map(|c| 1 + width(c).max(4)).sum::<usize>();
-    let (rows, cols) = if all <= WIDTH { (classes.rows, classes.cols) } else { keyed(fabric, &shown, &classes.rows) };
+    let (rows, cols) =
+        if all <= line_width() { (classes.rows, classes.cols) } else { keyed(fabric, &shown, &classes.rows) };
     let show = |class: &Option<PathClass>| match class {
         Some(class) => (class.to_string(), of_class(*class)),
         None => ("?".to_owned(), style::DIM),
@@ -200,7 +201,7 @@ mod tests {
     fn ten_gpus_with_two_decimals_fit() {
         let lines = lines(10, 123.45);
         assert_eq!(lines.len(), 11);
-        assert!(lines.iter().all(|l| width(l) <= WIDTH), "{lines:#?}");
+        assert!(lines.iter().all(|l| width(l) <= line_width()), "{lines:#?}");
     }
 
     #[test]
@@ -214,7 +215,7 @@ mod tests {
         let mut out = Vec::new();
         table(&mut out, &vec![text(9); 9], &[vec![text(9); 9]], 4).unwrap();
         let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-        assert!(shown.lines().all(|l| width(l) <= WIDTH), "{shown}");
+        assert!(shown.lines().all(|l| width(l) <= line_width()), "{shown}");
     }
 
     #[test]
@@ -242,6 +243,6 @@ mod tests {
     #[test]
     fn more_columns_than_fit_are_broken() {
         let lines = lines(30, 123.45);
-        assert!(lines.len() > 31 && lines.iter().all(|l| width(l) <= WIDTH));
+        assert!(lines.len() > 31 && lines.iter().all(|l| width(l) <= line_width()));
     }
 }

@@ -1,4 +1,4 @@
-//! Output for a terminal: plain text of at most [`WIDTH`] columns, with styles that the output stream
+//! Output for a terminal: plain text of at most [`line_width`] columns, with styles that the output stream
 //! drops if it is not a terminal.
 
 pub(crate) mod chart;
@@ -26,15 +26,34 @@ pub(crate) mod tree;
 pub(crate) mod tuning;
 pub(crate) mod unified;
 
+use std::cell::Cell;
 use std::io::{self, Write};
+use std::sync::LazyLock;
 
-/// The width of all output, in columns.
-pub(crate) const WIDTH: usize = 100;
+thread_local! {
+    /// The width of what is no output for a terminal.
+    static FIXED: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
-/// Collects output as plain text without styles.
+/// Columns of a line if no terminal says: in pipes, files and documents.
+const WIDTH: usize = 100;
+
+/// The columns that a line may take: those of the terminal, or `COLUMNS`, from 60 to 120.
+pub(crate) fn line_width() -> usize {
+    static TERMINAL: LazyLock<usize> = LazyLock::new(|| {
+        let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        wanted.or_else(terminal).unwrap_or(WIDTH).clamp(60, 120)
+    });
+    FIXED.get().unwrap_or_else(|| *TERMINAL)
+}
+
+/// Collects output as plain text without styles, at the same width everywhere.
 pub(crate) fn plain(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
     let mut out = Vec::new();
+    let before = FIXED.replace(Some(WIDTH));
     // writing to memory cannot fail
     let _ = write(&mut out);
+    FIXED.set(before);
     anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string()
 }

@@ -8,7 +8,7 @@ use peerlane::names::ranges;
 
 use super::style::{self, paint};
 use super::text::hang;
-use super::{WIDTH, label};
+use super::{label, line_width};
 
 /// Writes the block; nothing if there are no such links.
 pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
@@ -80,7 +80,7 @@ fn among_gpus(fabric: &Fabric) -> Vec<String> {
     }
     let one_line = lines.join(" · ");
     let pairs_only = lines.iter().all(|l| !l.contains(" · "));
-    if lines.len() > 1 && pairs_only && one_line.chars().count() + 4 <= WIDTH { vec![one_line] } else { lines }
+    if lines.len() > 1 && pairs_only && one_line.chars().count() + 4 <= line_width() { vec![one_line] } else { lines }
 }
 
 #[cfg(test)]

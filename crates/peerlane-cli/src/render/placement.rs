@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use peerlane::names::ranges;
 use peerlane::place::{Choice, PlacementDocument, Workload};
 
-use super::WIDTH;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{count, fit, hang, number, width};
 
@@ -50,7 +50,7 @@ fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Re
     writeln!(out)?;
     let title = number_of.map_or_else(|| "Choice".to_owned(), |n| format!("Job {n}"));
     let order = choice.order.join(" ");
-    if width(&title) + 2 + width(&order) <= WIDTH {
+    if width(&title) + 2 + width(&order) <= line_width() {
         writeln!(out, "{}  {}", paint(style::HEADING, &title), paint(style::GPU, &order))?;
     } else {
         hang(out, &format!("{title}  "), &order)?;
@@ -179,7 +179,7 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
         let gain =
             if other.gain.abs() < 0.005 { "equal".to_owned() } else { format!("choice {:+.0} %", 100.0 * other.gain) };
         let line = format!("  {:<names$}  {:>6}  {gain:<13} {}", other.name, number(other.predicted), jobs.join(" | "));
-        writeln!(out, "{}", fit(&line, WIDTH))?;
+        writeln!(out, "{}", fit(&line, line_width()))?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use peerlane::run::{self, Cell, Run};
 
 use super::style::{self, paint};
 use super::text::{headline, width};
-use super::{WIDTH, matrix};
+use super::{line_width, matrix};
 
 /// Writes a run; `verbose` adds every cell with its number of samples and interval.
 pub(crate) fn write(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
@@ -87,7 +87,7 @@ fn heading(out: &mut dyn Write, text: &str, family: &str) -> io::Result<()> {
         writeln!(out, "{}", paint(style::HEADING, line))?;
     }
     // on the last line if there is room, otherwise below it
-    let gap = if width(&last) + 1 + width(&family) <= WIDTH { " " } else { "\n" };
+    let gap = if width(&last) + 1 + width(&family) <= line_width() { " " } else { "\n" };
     writeln!(out, "{}{gap}{}", paint(style::HEADING, &last), paint(style::DIM, &family))
 }
 

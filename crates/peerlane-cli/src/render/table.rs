@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::units::Bytes;
 
-use super::WIDTH;
+use super::line_width;
 use super::style::{self, paint};
 use super::text::{fit, number, width};
 
@@ -19,7 +19,7 @@ pub(crate) fn columns(out: &mut dyn Write, headings: &[String], rows: &[Vec<Stri
             text if at < words || at + 1 == widths.len() => format!("{text:w$}"),
             text => format!("{text:>w$}"),
         });
-        fit(format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end(), WIDTH)
+        fit(format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end(), line_width())
     };
     writeln!(out, "{}", paint(style::HEADING, &line(headings)))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::WIDTH;
+use super::line_width;
 
 /// The width of a text in columns.
 pub(crate) fn width(text: &str) -> usize {
@@ -48,18 +48,18 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
 
 /// A title on lines, of which only the first begins at the margin: no word of it can be mistaken for another title.
 pub(crate) fn headline(text: &str) -> Vec<String> {
-    let whole = wrap(text, WIDTH);
+    let whole = wrap(text, line_width());
     if whole.len() < 2 {
         return whole;
     }
-    let lines = wrap(text, WIDTH - 2).into_iter().enumerate();
+    let lines = wrap(text, line_width() - 2).into_iter().enumerate();
     lines.map(|(i, line)| if i == 0 { line } else { format!("  {line}") }).collect()
 }
 
 /// Writes `label` and then `text`, wrapped with a hanging indent.
 pub(crate) fn hang(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     let indent = width(label);
-    for (i, line) in wrap(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+    for (i, line) in wrap(text, line_width().saturating_sub(indent)).iter().enumerate() {
         if i == 0 {
             writeln!(out, "{label}{line}")?;
         } else {

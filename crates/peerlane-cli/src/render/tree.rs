@@ -7,7 +7,7 @@ use peerlane::names::ranges;
 
 use super::style::{self, paint};
 use super::text::{fit, hang, width};
-use super::{WIDTH, label, nvlink};
+use super::{label, line_width, nvlink};
 
 /// Deeper trees are truncated; real ones have fewer than ten levels.
 const MAX_DEPTH: usize = 32;
@@ -134,12 +134,12 @@ impl Line {
             used += 3 + width(&edge);
         }
         let gap = if self.name.is_empty() || self.lead.is_empty() { "" } else { " " };
-        let name = fit(&self.name, WIDTH.saturating_sub(used + 1));
+        let name = fit(&self.name, line_width().saturating_sub(used + 1));
         write!(out, "{gap}{}", paint(self.look, &name))?;
         used += width(gap) + width(&name);
-        if !self.detail.is_empty() && used + 4 < WIDTH {
+        if !self.detail.is_empty() && used + 4 < line_width() {
             let gap = if name.is_empty() { "" } else { "  " };
-            write!(out, "{gap}{}", fit(&self.detail, WIDTH - used - 2))?;
+            write!(out, "{gap}{}", fit(&self.detail, line_width() - used - 2))?;
         }
         writeln!(out)
     }
@@ -339,6 +339,6 @@ mod tests {
             above = next;
         }
         let text = drawn(&b.build().unwrap());
-        assert!(text.lines().count() < 100 && text.lines().all(|l| width(l) <= WIDTH));
+        assert!(text.lines().count() < 100 && text.lines().all(|l| width(l) <= line_width()));
     }
 }

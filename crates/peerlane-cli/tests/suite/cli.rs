@@ -345,3 +345,30 @@ fn a_system_file_may_be_utf_16() {
     let output = peerlane(&["map", &file("cli", "utf16.toml", &bytes)]);
     assert_eq!(status(&output), 0, "{}", err(&output));
 }
+
+#[test]
+fn the_same_options_before_and_after_every_command() {
+    let shown = |args: &[&str]| stdout(&peerlane(args));
+    for options in [["-v"], ["-q"], ["--color=always"]] {
+        let after = shown(&[&["check", "7gforce"], &options[..]].concat());
+        assert_eq!(shown(&[&options[..], &["check", "7gforce"]].concat()), after);
+        assert_ne!(shown(&["check", "7gforce"]), after, "{options:?}");
+    }
+    let forced = command(&["map", "7gforce", "--color", "never"]).env("CLICOLOR_FORCE", "1").output().unwrap();
+    assert_eq!(stdout(&forced), shown(&["map", "7gforce"]));
+    for (wrong, why) in [
+        (&["check", "-v", "-q"][..], "cannot be used with"),
+        (&["--licenses", "check"], "without a command"),
+        (&["-v"], "a command is missing"),
+    ] {
+        assert_eq!(status(&peerlane(wrong)), 2, "{wrong:?}");
+        assert!(err(&peerlane(wrong)).contains(why), "{wrong:?}: {}", err(&peerlane(wrong)));
+    }
+}
+
+#[test]
+fn quiet_commands_keep_their_errors() {
+    assert!(err(&peerlane(&["map"])).contains("showing the example"));
+    assert_eq!(err(&peerlane(&["map", "-q"])), "");
+    assert!(err(&peerlane(&["map", "-q", "no-such-machine"])).contains("no-such-machine"));
+}

@@ -52,7 +52,7 @@ fn a_slow_pair_is_found_with_its_spread() {
         let estimate = cell.estimate.as_mut().unwrap();
         (estimate.value, estimate.low, estimate.high, cell.n) = (180.0, 179.5, 180.2, 9);
     }
-    let text = checked(&["check", "--all", &file("runs", "slow.json", run.to_json().unwrap())]);
+    let text = checked(&["check", "-v", &file("runs", "slow.json", run.to_json().unwrap())]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[slow-path, fault, "), "{text}");
     assert!(words.contains("median of 9 samples, 95 % interval 179.50 to 180.20"), "{text}");

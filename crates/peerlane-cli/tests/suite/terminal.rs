@@ -54,7 +54,7 @@ fn all_commands(target: &str) {
     let (a, b) = (nodes.first().map_or("GPU0", String::as_str), nodes.get(1).map_or("GPU1", String::as_str));
     for colour in [false, true] {
         for args in [
-            &["check", target, "--all", "--fail-on", "never"][..],
+            &["check", target, "-v", "--fail-on", "never"][..],
             &["map", target, "-v"],
             &["map", target, "-f", "matrix"],
             &["check", target, "--redact", "--fail-on", "never"],

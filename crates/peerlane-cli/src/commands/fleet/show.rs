@@ -8,7 +8,7 @@ use peerlane::check::Severity;
 use peerlane::fleet::{Fleet, Kind, Outlier};
 use peerlane::subject::join;
 
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, wrap};
 
@@ -23,9 +23,9 @@ const INDENT: usize = 9;
 
 pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, verbose: bool) -> io::Result<()> {
     let most = |n: usize| if verbose { usize::MAX } else { n };
-    writeln!(out, "{}", paint(style::HEADING, &fit(&title(fleet), WIDTH)))?;
+    writeln!(out, "{}", paint(style::HEADING, &fit(&title(fleet), line_width())))?;
     let head = format!("  {:<34} {:>8} {:>5} {:>19}  {}", "Kind", "machines", "GPUs", "spread in %", "example");
-    writeln!(out, "{}", paint(style::DIM, &fit(&head, WIDTH)))?;
+    writeln!(out, "{}", paint(style::DIM, &fit(&head, line_width())))?;
     for (at, kind) in fleet.kinds.iter().enumerate().take(most(SHOWN)) {
         let Kind { machines, gpus, products, example, compared, spread, shared } = kind;
         let name = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
@@ -33,7 +33,7 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, verbose: bool) -> io::Res
         writeln!(out, "  {:<34} {machines:>8} {gpus:>5} {spread:>19}  {}", fit(&name, 34), fit(example, 24))?;
         for shared in shared {
             let line = format!("on {} of these {machines}: {} [{}]", shared.machines, shared.summary, shared.rule);
-            for line in wrap(&line, WIDTH - 6) {
+            for line in wrap(&line, line_width() - 6) {
                 writeln!(out, "      {}", paint(style::DIM, &line))?;
             }
         }
@@ -84,7 +84,7 @@ fn one(out: &mut dyn Write, outlier: &Outlier, verbose: bool) -> io::Result<()> 
     let subjects = join(subjects, ", ");
     let part = if subjects.is_empty() || subjects == *machine { String::new() } else { format!(" {subjects}") };
     let again = if *repeats > 1 { format!(", in {repeats} records") } else { String::new() };
-    let who = fit(&format!("{machine}{part}"), WIDTH - INDENT - 40);
+    let who = fit(&format!("{machine}{part}"), line_width() - INDENT - 40);
     writeln!(out)?;
     writeln!(
         out,
@@ -97,7 +97,7 @@ fn one(out: &mut dyn Write, outlier: &Outlier, verbose: bool) -> io::Result<()> 
     if verbose {
         lines.extend([fix.as_str(), file.as_str()]);
     }
-    for line in lines.into_iter().flat_map(|text| wrap(text, WIDTH - INDENT)) {
+    for line in lines.into_iter().flat_map(|text| wrap(text, line_width() - INDENT)) {
         writeln!(out, "{:INDENT$}{line}", "")?;
     }
     Ok(())
@@ -109,7 +109,7 @@ fn sentences(out: &mut dyn Write, title: &str, all: &[String], most: usize) -> i
     }
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
     for line in all.iter().take(most) {
-        for (i, line) in wrap(line, WIDTH - 4).iter().enumerate() {
+        for (i, line) in wrap(line, line_width() - 4).iter().enumerate() {
             writeln!(out, "{}{line}", if i == 0 { "  " } else { "    " })?;
         }
     }

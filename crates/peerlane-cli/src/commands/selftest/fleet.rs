@@ -7,7 +7,7 @@ use peerlane::selftest::{Accused, FleetTest, SIZES, Tried, Trouble, Wish, fleet_
 use super::super::json;
 use super::Ended;
 use crate::args::SelftestArgs;
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome};
@@ -71,7 +71,7 @@ fn table(out: &mut dyn Write, test: &FleetTest, verbose: bool) -> io::Result<()>
         test.alone,
         test.seed
     );
-    for line in wrap(&verdict, WIDTH) {
+    for line in wrap(&verdict, line_width()) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     Ok(())
@@ -112,7 +112,7 @@ fn accused(out: &mut dyn Write, how: &str, all: &[Accused]) -> io::Result<()> {
 }
 
 fn paragraph(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    wrap(text, WIDTH - 2).iter().enumerate().try_for_each(|(i, line)| {
+    wrap(text, line_width() - 2).iter().enumerate().try_for_each(|(i, line)| {
         let indent = if i == 0 { "" } else { "  " };
         writeln!(out, "{indent}{line}")
     })

@@ -7,7 +7,7 @@ use peerlane::run::{Cell, FlagKind, ends};
 
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, wrap};
-use crate::render::{WIDTH, comparison};
+use crate::render::{comparison, line_width};
 
 /// Limit of cells that are named one by one; more are counted.
 const NAMED: usize = 4;
@@ -107,7 +107,7 @@ pub(super) fn precision_line(out: &mut dyn Write, of: &[&Cell], precision: f64) 
     if few > 0 && few < known.len() {
         text.push_str(&format!("; range instead for {few} with fewer than 6 samples"));
     }
-    for line in wrap(&text, WIDTH - 2) {
+    for line in wrap(&text, line_width() - 2) {
         writeln!(out, "  {}", paint(style::DIM, &line))?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use peerlane::run::{Cell, Sweep, ends};
 use peerlane::units::Bytes;
 
 use super::{View, heading, remarks, significant};
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::matrix::{self, grid};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
@@ -60,7 +60,7 @@ fn misfits(out: &mut dyn Write, columns: &[Column], fits: &[Option<Fit>]) -> io:
     let named: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
     let text =
         format!("max(t₁, t₀ + size ÷ r∞) is off by more than {:.0} %: {}{more}", MISFIT * 100.0, named.join("; "));
-    for line in wrap(&text, WIDTH - 2) {
+    for line in wrap(&text, line_width() - 2) {
         writeln!(out, "  {}", paint(style::DIM, &line))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 use super::sample::{cell_of, run, spoil};
 use super::*;
-use crate::render::WIDTH;
+use crate::render::line_width;
 use crate::render::text::width;
 use peerlane::plan::Test;
 use peerlane::run::{Flag, FlagKind};
@@ -11,7 +11,7 @@ fn shown(run: &Run, verbose: bool) -> String {
     write(&mut out, run, verbose).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
     for line in text.lines() {
-        assert!(width(line) <= WIDTH, "{line}");
+        assert!(width(line) <= line_width(), "{line}");
     }
     text
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The program with these arguments, without standard input; its output is captured.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_peerlane"));
-    command.args(args).env_remove("CLICOLOR_FORCE");
+    command.args(args).env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
