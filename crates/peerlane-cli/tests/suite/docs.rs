@@ -1,17 +1,53 @@
-//! What `docs/` shows of the program is what it prints. `UPDATE_DOCS=1 cargo test -p peerlane-cli docs::` rewrites it.
+//! What the README and `docs/` show of the program is what it prints. `UPDATE_README=1 cargo test -p peerlane-cli docs::` rewrites the
+//! README, `UPDATE_DOCS=1` the pages.
 
+mod links;
+mod phrases;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{err, peerlane, stdout};
+use crate::common::{command, err, out, stdout};
 
-fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+/// Stands before the generated part of `docs/commands.md`.
+const HELP: &str = "<!-- help of every command -->\n";
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What a command prints; `_` in a word stands for a space.
-fn printed(command: &str, errors: bool) -> String {
-    let words: Vec<String> = command.split(' ').map(|word| word.replace('_', " ")).collect();
-    let output = peerlane(&words.iter().map(String::as_str).collect::<Vec<_>>());
+/// The Markdown files of a folder.
+fn pages(folder: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|e| e == "md")).collect();
+    pages.sort();
+    pages
+}
+
+/// The commands that help lists.
+fn commands() -> Vec<String> {
+    let help = out(&["--help"]);
+    let (_, list) = help.split_once("\nCommands:\n").unwrap();
+    let lines = list.split("\n\n").next().unwrap().lines();
+    // continued lines have more indent
+    let names = lines.filter(|line| !line.starts_with("   ")).map(|line| line.split_whitespace().next().unwrap());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// Compares a file with what it should hold, or rewrites it.
+pub(crate) fn hold(path: &Path, fresh: &str, update: &str) {
+    if fs::read_to_string(path).unwrap_or_default() == fresh {
+        return;
+    }
+    assert!(std::env::var_os(update).is_some(), "{} is stale: {update}=1 cargo test -p peerlane-cli", path.display());
+    fs::write(path, fresh).unwrap();
+}
+
+/// What a command prints in the project's folder; `_` in a word stands for a space.
+fn printed(line: &str, errors: bool) -> String {
+    let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = command(&words).current_dir(root()).output().unwrap();
     if errors { err(&output) } else { stdout(&output) }
 }
 
@@ -35,17 +71,44 @@ fn fresh(text: &str) -> (String, usize) {
 
 #[test]
 fn the_transcripts_are_fresh() {
-    for (name, expected) in
-        [("compare.md", 3), ("inference.md", 2), ("model.md", 1), ("placement.md", 4), ("what-if.md", 4)]
-    {
-        let path = docs(name);
-        let text = std::fs::read_to_string(&path).unwrap();
-        let (fresh, transcripts) = fresh(&text);
-        assert_eq!(transcripts, expected, "{name}");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, fresh).unwrap();
-        } else {
-            assert!(fresh == text, "{name} is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli docs::");
-        }
+    let mut shown = 0;
+    for path in pages("docs") {
+        let (fresh, transcripts) = fresh(&fs::read_to_string(&path).unwrap());
+        hold(&path, &fresh, "UPDATE_DOCS");
+        shown += transcripts;
     }
+    assert!(shown >= 20, "{shown} transcripts: was a marker changed?");
+}
+
+#[test]
+fn the_readme_is_fresh() {
+    let path = root().join("README.md");
+    let (fresh, transcripts) = fresh(&fs::read_to_string(&path).unwrap());
+    assert_eq!(transcripts, 1, "check of the slow node");
+    hold(&path, &fresh, "UPDATE_README");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let words = text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
+    assert!(words <= 900, "the README has {words} words: move some to docs/");
+}
+
+#[test]
+fn the_picture_is_fresh() {
+    hold(&root().join("docs/7gforce.svg"), &out(&["map", "7gforce", "--format", "svg"]), "UPDATE_DOCS");
+}
+
+#[test]
+fn the_reference_has_the_help_of_every_command() {
+    let path = root().join("docs/commands.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (head, _) = text.split_once(HELP).unwrap();
+    let mut fresh = head.to_owned() + HELP;
+    for name in commands() {
+        assert!(head.contains(&format!("`{name}`")), "the table of docs/commands.md lacks {name}");
+        fresh += &format!("\n## {name}\n\n```text\n{}```\n", out(&[&name, "--help"]));
+    }
+    hold(&path, &fresh, "UPDATE_DOCS");
 }

@@ -55,7 +55,7 @@ impl<'m> Assumptions<'m> {
         }
     }
 
-    /// The model of it, with widths and generations that no source tells ([`Model::assuming`]).
+    /// The model of it, with widths and generations that no source states ([`Model::assuming`]).
     pub fn model<'a>(&'a self, parts: &'a Parts, assume: Assume) -> Model<'a> {
         Model::fitted(self.assumed.as_ref().unwrap_or(self.machine), parts, assume, Arc::clone(&self.widths))
     }

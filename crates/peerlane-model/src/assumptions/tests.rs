@@ -76,7 +76,7 @@ fn gpus_of_no_place_reach_what_their_slots_can() {
     assert!((answer.rate.gb() - 26.35).abs() < 0.01 && low.gb() < 14.0 && high.gb() < 28.0, "{answer:?}");
     assert_eq!(
         model.assumptions(),
-        ["GPU0, GPU1 at PCIe 4.0 x16, the most that can be done there: no source tells their widths"]
+        ["GPU0, GPU1 at PCIe 4.0 x16, the most that can be done there: no source states their widths"]
     );
     assert!(model.solve(&[transfer(PeerAccess::Disabled)]).unwrap()[0].rate < answer.rate);
     assert_eq!(assumed.fit(), None, "nothing was measured");

@@ -1,4 +1,4 @@
-//! What is taken to be so where no source tells: widths of PCIe links, generations of NVLinks.
+//! What is assumed where no source states it: widths of PCIe links, generations of NVLinks.
 
 use super::nvlink::Bundle;
 use super::resources::{Carriage, LinkModel, is_above, part_of, root_part};
@@ -14,7 +14,7 @@ const LEVELS: usize = 4;
 /// Lanes of a link that nothing tells: GPUs and adapters for which rates matter have no fewer.
 const LANES: u8 = 16;
 
-/// How much may be taken to be so of links that no source tells.
+/// How much may be taken to be so of links that no source states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Assume {
     /// Nothing: what is not known has no rate.
@@ -27,7 +27,7 @@ pub enum Assume {
     Usual,
 }
 
-/// A width that no source tells.
+/// A width that no source states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AssumedWidth {
     /// The width.
@@ -50,7 +50,7 @@ pub(super) enum Basis {
     Usual,
 }
 
-/// What no source tells of links between GPUs.
+/// What no source states of links between GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AssumedBundle {
     /// Their generation, which their number suggests.
@@ -169,8 +169,10 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
     let widths = widths.iter().map(|(AssumedWidth { width, basis }, nodes)| {
         let (they, widths) = if nodes.len() == 1 { ("it", "its width") } else { ("they", "their widths") };
         let why = match basis {
-            Basis::Fitted { .. } | Basis::Parts => format!("the most that can be done there: no source tells {widths}"),
-            Basis::Usual => format!("as is usual: no source tells {widths}, nor what {they} can do"),
+            Basis::Fitted { .. } | Basis::Parts => {
+                format!("the most that can be done there: no source states {widths}")
+            }
+            Basis::Usual => format!("as is usual: no source states {widths}, nor what {they} can do"),
         };
         format!("{} at PCIe {width}, {why}", named(fabric, nodes))
     });
@@ -178,12 +180,12 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
         AssumedBundle::Generation(generation) => {
             let they = if gpus.len() == 1 { "it is" } else { "they are" };
             let gpus = named(fabric, gpus);
-            format!("NVLink {generation} at {gpus}, by the number of links: no source tells what GPUs {they}")
+            format!("NVLink {generation} at {gpus}, by the number of links: no source states what GPUs {they}")
         }
         AssumedBundle::OneLink(interconnect) => {
             let family = interconnect.family();
             format!(
-                "one {} {} a pair among {}: no source tells how many",
+                "one {} {} a pair among {}: no source states how many",
                 family.title,
                 family.link,
                 named(fabric, gpus)

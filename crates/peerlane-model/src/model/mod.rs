@@ -171,7 +171,7 @@ pub struct Model<'a> {
     capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
-    /// What is taken of links that no source tells.
+    /// What is taken of links that no source states.
     assume: Assume,
     /// Whether it was taken of any.
     assumes: bool,
@@ -187,7 +187,7 @@ impl<'a> Model<'a> {
         Self::build(machine, parts, Assume::Nothing, Arc::default())
     }
 
-    /// The same, where links of which no source tells the width or generation are taken to be so wide and fast.
+    /// The same, where links of which no source states the width or generation are taken to be so wide and fast.
     /// [`Model::assumptions`] says which.
     pub fn assuming(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
         Self::build(machine, parts, assume, Arc::default())
@@ -209,7 +209,7 @@ impl<'a> Model<'a> {
         Model { machine, parts, resources, capacities, links, nodes, assume, assumes, fitted, ends: OnceCell::new() }
     }
 
-    /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
+    /// What was taken to be so in place of links' widths that no source states, in sentences; none unless
     /// [`Model::assuming`] had to.
     pub fn assumptions(&self) -> Vec<String> {
         assumptions::sentences(&self.machine.fabric, &self.links, |_| true)

@@ -30,7 +30,7 @@ pub(super) struct Bundle {
     requests: f64,
     /// Where the constants are from.
     pub why: String,
-    /// What of it no source tells.
+    /// What of it no source states.
     pub assumed: Option<AssumedBundle>,
 }
 

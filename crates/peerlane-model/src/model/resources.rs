@@ -27,7 +27,7 @@ pub(super) enum Carriage {
         raw: f64,
         /// `PCIe 3.0 x16`, with what was concluded to get there.
         words: String,
-        /// What the link was taken to be, where no source tells.
+        /// What the link was taken to be, where no source states it.
         assumed: Option<AssumedWidth>,
     },
     /// NVLink, xGMI or C2C.
@@ -119,7 +119,7 @@ pub(super) fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
     fabric.upstream(fabric.link(id).other(node)).is_some_and(|(up, _)| up == id)
 }
 
-/// Builds the resources of a machine, with what may be assumed of links that no source tells.
+/// Builds the resources of a machine, with what may be assumed of links that no source states.
 pub(super) fn build(machine: &Machine, parts: &Parts, assume: Assume, fitted: &FittedWidths) -> Built {
     let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
     let fabric = &machine.fabric;

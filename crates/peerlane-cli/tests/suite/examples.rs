@@ -1,0 +1,79 @@
+//! The commands of `examples/`, of the README and of the quick starts work, and the examples show what they are for.
+
+use std::fs;
+
+use crate::common::{command, err, status, stdout};
+use crate::docs::root;
+
+/// What a command prints in the project's folder.
+fn printed(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+    let output = command(&words).current_dir(root()).output().unwrap();
+    assert!(status(&output) < 2, "{line}: {}", err(&output));
+    stdout(&output)
+}
+
+/// The commands of a text: its indented lines, and those in comments of a system file. A comment ends a command; quotes go.
+fn commands(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.starts_with("    ") || line.starts_with('#'));
+    let lines = lines.map(|line| line.trim_start_matches('#').split(" #").next().unwrap().trim().replace('\'', ""));
+    lines.filter(|line| line.starts_with("peerlane ")).collect()
+}
+
+/// The same command where there is no GPU and no file of a reader: other targets, and another folder.
+fn here(line: &str, folder: &str) -> String {
+    let mut line = line.to_owned();
+    for (theirs, ours) in [
+        ("peerlane gate", "peerlane gate hgx-h200"),
+        ("measure --tests", "measure hgx-h200 --tests"),
+        ("live", "hgx-h200"),
+        ("my-box.toml", "examples/box.toml"),
+        ("/shared/peerlane", "examples/fleet"),
+        ("topo.txt nvlink.txt all_reduce_perf.txt", "examples/slow-node"),
+    ] {
+        line = line.replace(theirs, ours);
+    }
+    line.replace("-o ", &format!("-o {folder}/")).replace("--html ", &format!("--html {folder}/"))
+}
+
+#[test]
+fn every_command_of_the_examples_works() {
+    let mut run = 0;
+    for file in ["README.md", "box.toml", "cluster.toml"] {
+        for line in commands(&fs::read_to_string(root().join("examples").join(file)).unwrap()) {
+            assert!(!printed(&line).is_empty(), "{line}");
+            run += 1;
+        }
+    }
+    assert!(run >= 9, "{run} commands: are they still recognised?");
+}
+
+#[test]
+fn every_command_of_the_readme_and_the_quick_starts_works() {
+    let folder = std::env::temp_dir().join(format!("peerlane-quick-starts-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let mut run = 0;
+    let mut pages = vec![root().join("README.md")];
+    pages.extend(
+        ["training", "cluster", "building", "communication"].map(|of| root().join(format!("docs/start-{of}.md"))),
+    );
+    for page in pages {
+        for line in commands(&fs::read_to_string(page).unwrap()) {
+            printed(&here(&line, folder.to_str().unwrap()));
+            run += 1;
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(run >= 20, "{run} commands: are they still recognised?");
+}
+
+#[test]
+fn the_examples_show_what_they_are_for() {
+    // the layout of the text is free to change
+    let slow = printed("peerlane check examples/slow-node --json");
+    assert!(slow.contains("nvlink-lanes-down") && slow.contains("GPU5: 12 active NVLinks"), "{slow}");
+    let fleet = printed("peerlane fleet examples/fleet");
+    assert!(fleet.contains("6 machines") && fleet.contains("node4 GPU2: isolate"), "{fleet}");
+    let design = printed("peerlane check examples/box.toml --json");
+    assert!(design.contains(r#""verdict": "limited""#) && design.contains("narrow-link"), "{design}");
+}
