@@ -58,7 +58,7 @@ PY
     { echo "the program needs glibc $newest, not $glibc" >&2; exit 1; }
 echo "needs glibc $newest or later"
 
-# No toolchain in PATH, no settings, another folder. `check` of the worked example ends with 1: it finds a fault.
+# No toolchain in PATH, no settings, another folder. `check` of the example ends with 1: it finds a fault.
 # usage: try FOLDER-OF-THE-PROGRAM
 try() {
     mkdir -p "$work/home" "$work/empty"
@@ -66,11 +66,11 @@ try() {
         cd "$work/empty"
         fresh() { env -i PATH="$1:/usr/bin:/bin" HOME="$work/home" "${@:2}"; }
         [ "$(fresh "$1" peerlane --version)" = "peerlane $version" ]
-        fresh "$1" peerlane check 7gforce > "$work/check" && status=0 || status=$?
+        fresh "$1" peerlane check slow-node > "$work/check" && status=0 || status=$?
         [ "$status" -eq 1 ] || { echo "check ended with $status, not 1" >&2; exit 1; }
-        grep -q 'GPU0–GPU5' "$work/check"
+        grep -q 'GPU5' "$work/check"
         fresh "$1" peerlane measure h200x4-vm --tests pairs -o "$work/run.json" > /dev/null
-        fresh "$1" peerlane report "$work/run.json" -o "$work/report.html" > /dev/null
+        fresh "$1" peerlane report "$work/run.json" -o "$work/report.html" 2> /dev/null
         rm "$work/run.json" "$work/report.html"
     )
 }

@@ -26,7 +26,7 @@ pub(crate) use tune::TuneArgs;
 
 const TARGETS: &str = "\
 TARGET is one of:
-  live             this machine (the default if it has an NVIDIA GPU; otherwise the example 7gforce)
+  live             this machine (the default if it has an NVIDIA GPU; otherwise the example slow-node)
   NAME             a system in the catalogue: 'peerlane systems' lists them
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,

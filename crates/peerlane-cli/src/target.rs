@@ -1,5 +1,6 @@
 //! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
+mod example;
 mod redacted;
 
 use std::borrow::Cow;
@@ -20,9 +21,6 @@ use peerlane::what_if::{Edit, apply};
 
 use crate::render::{line_width, text::wrap};
 use crate::{Failure, PREFIX, live};
-
-/// The example shown where there is no GPU and no TARGET.
-const SHOWCASE: &str = "7gforce";
 
 /// Limit of system files, which are written by hand and far smaller.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
@@ -236,7 +234,8 @@ pub(crate) fn system(name: &str) -> Result<Machine, Failure> {
 
 /// Whether the word names a TARGET.
 pub(crate) fn is_target(word: &OsStr) -> bool {
-    let named = |word: &str| word == "live" || word == "-" || catalogue::system_text(word).is_some();
+    let built_in = ["live", "-", example::NAME];
+    let named = |word: &str| built_in.contains(&word) || catalogue::system_text(word).is_some();
     word.to_str().is_some_and(named) || Path::new(word).exists()
 }
 
@@ -257,6 +256,9 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
     }
     if let Some(system) = catalogue::system(target) {
         return system.map(|m| Source::Case(Box::new(m.into()))).map_err(|e| e.to_string());
+    }
+    if target == example::NAME {
+        return example::read().map(Source::Text);
     }
     let path = Path::new(path);
     match path.try_exists() {
@@ -350,10 +352,11 @@ fn default_target() -> String {
         return "live".to_owned();
     }
     crate::note(&format!(
-        "No NVIDIA GPU found and no TARGET given: showing the example {SHOWCASE} (seven GPUs, six of them on x1 \
-         risers).\nTry 'peerlane check FILE' with output of your machine, such as nvidia-smi topo -m."
+        "No NVIDIA GPU found and no TARGET given: showing the example {} (eight H200, one with NVLinks down).\n\
+         Try 'peerlane check FILE' with output of your machine, such as nvidia-smi topo -m.",
+        example::NAME
     ));
-    SHOWCASE.to_owned()
+    example::NAME.to_owned()
 }
 
 /// The index of the machine with a name, or with a number from 1.

@@ -8,7 +8,7 @@ use peerlane::catalogue;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::run::MAX_RUN_BYTES;
 
-use super::{Source, read_document, system_file, unknown};
+use super::{Source, example, read_document, system_file, unknown};
 use crate::live;
 use crate::redact::Redactor;
 
@@ -78,6 +78,9 @@ fn open(target: &OsStr) -> Result<Raw, String> {
     }
     if let Some(system) = catalogue::system(name) {
         return system.map(|m| Raw::Public(Box::new(Source::Case(Box::new(m.into()))))).map_err(|e| e.to_string());
+    }
+    if name == example::NAME {
+        return example::read().map(|found| Raw::Public(Box::new(Source::Text(found))));
     }
     let path = Path::new(target);
     match path.try_exists() {

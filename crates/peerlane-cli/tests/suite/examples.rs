@@ -72,6 +72,9 @@ fn the_examples_show_what_they_are_for() {
     // the layout of the text is free to change
     let slow = printed("peerlane check examples/slow-node --json");
     assert!(slow.contains("nvlink-lanes-down") && slow.contains("GPU5: 12 active NVLinks"), "{slow}");
+    let built_in = ["", " --redact"].map(|redact| printed(&format!("peerlane check slow-node -v{redact}")));
+    assert_eq!(built_in[0].lines().next(), printed("peerlane check examples/slow-node").lines().next());
+    assert!(built_in.iter().all(|text| text.contains("GPU5: 12 active NVLinks")), "{built_in:?}");
     let fleet = printed("peerlane fleet examples/fleet");
     assert!(fleet.contains("6 machines") && fleet.contains("node4 GPU2: isolate"), "{fleet}");
     let design = printed("peerlane check examples/box.toml --json");
