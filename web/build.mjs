@@ -87,7 +87,7 @@ async function page({ from, style: sheet }) {
 }
 
 async function tests() {
-  const files = (await readdir(here("tests"))).filter((name) => name.endsWith(".test.ts"));
+  const files = (await readdir(here("tests"))).filter((name) => name.endsWith(".test.ts") || name === "pictures.ts");
   await mkdir(here(".build/tests"), { recursive: true });
   await build({
     entryPoints: files.map((name) => here(`tests/${name}`)),

@@ -27,11 +27,16 @@ export function chartView(machine: MachineReport, chart: Chart, open: boolean): 
     "details",
     { class: "chart", open },
     h("summary", {}, h("strong", {}, micro(chart.what)), " ", h("span", { class: "brief" }, `${chart.curves.length} curve${chart.curves.length === 1 ? "" : "s"}`)),
-    h("figure", {}, drawn(chart), legend(chart)),
+    plotted(chart),
     fitted && h("p", { class: "hint" }, "Dashed: the model time = max(t₁, t₀ + size ÷ r∞), fitted to the points; n½ is the size that reaches half of r∞."),
     h("details", { class: "screen" }, h("summary", {}, "All numbers"), table(chart)),
     from(machine, chart.sources),
   );
+}
+
+/** The curves with their legend, always open. */
+export function plotted(chart: Chart): HTMLElement {
+  return h("figure", {}, drawn(chart), legend(chart));
 }
 
 function drawn(chart: Chart): SVGSVGElement {

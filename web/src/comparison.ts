@@ -1,10 +1,12 @@
-// Machines side by side: the conclusion, each machine's drawing, bars per figure, and heat maps on one scale.
+// Machines side by side: a table and charts, each machine's drawing, bars per figure, heat maps on one scale, the conclusion.
 
+import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
+import { plotted } from "./charts";
 import type { ComparisonView, FigureView, MachineReport, ReportDocument, SharedMap } from "./document";
 import { button, h, type Child } from "./dom";
 import { drawing } from "./drawing";
-import { micro, number, unit, VERDICT } from "./format";
+import { micro, number, span, unit, VERDICT } from "./format";
 import { grid } from "./grid";
 import { compared, most, own, described } from "./matrix";
 import { State } from "./state";
@@ -19,11 +21,11 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
   // a single bar shows nothing
   const several = (f: FigureView) => f.better !== "neither" && f.values.filter((value) => value).length > 1;
   const drawn = view.figures.filter(several);
-  const facts = view.figures.filter((f) => !several(f));
   const measured = view.figures.some((f) => f.values.some((value) => value?.measured));
+  const charts = [byClass(machines, view), allReduce(view)];
   return [
-    ["conclusion", "Conclusion", [view.conclusion.length > 0 && h("ul", {}, ...view.conclusion.map((text) => h("li", {}, text)))]],
-    ["machines", "Machines", [h("div", { class: "cards" }, ...states.map((state, at) => card(state, at, open))), factTable(machines, facts)]],
+    ["overview", "At a glance", [h("div", { class: charts.some(Boolean) ? "glance" : null }, figureTable(machines, view.figures), h("div", {}, ...charts))]],
+    ["machines", "Machines", [h("div", { class: "cards" }, ...states.map((state, at) => card(state, at, open)))]],
     [
       "figures",
       "Figures",
@@ -33,6 +35,7 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
       ],
     ],
     ["maps", "Heat maps on one scale", view.maps.map((map) => maps(states, map, open))],
+    ["conclusion", "Conclusion in words", [view.conclusion.length > 0 && h("ul", {}, ...view.conclusion.map((text) => h("li", {}, text)))]],
   ];
 }
 
@@ -54,16 +57,86 @@ function card(state: State, at: number, open: Open): HTMLElement {
   );
 }
 
-function factTable(machines: MachineReport[], facts: FigureView[]): HTMLElement {
-  const head = h("tr", {}, h("td", {}), ...machines.map((m) => h("th", { scope: "col", class: "number" }, m.name)));
-  const rows = facts.map((fact) =>
-    h("tr", {}, h("th", { scope: "row" }, micro(fact.what)), ...fact.values.map((value) => h("td", { class: "number" }, value?.text ?? "–"))),
-  );
+/** Values within this share of the best count as best. */
+const NEAR_BEST = 0.05;
+
+/** Which values of a figure are best; none if all are alike. */
+function best({ better, values }: FigureView): boolean[] {
+  const known = values.flatMap((value) => (value ? [value.value] : []));
+  const top = better === "less" ? Math.min(...known) : Math.max(...known);
+  const near = values.map((value) => !!value && Math.abs(value.value - top) <= NEAR_BEST * Math.abs(top));
+  const some = better !== "neither" && known.length > 1 && near.filter(Boolean).length < known.length;
+  return near.map((is) => some && is);
+}
+
+/** All figures: rows of the table, the best in bold. */
+function figureTable(machines: MachineReport[], figures: FigureView[]): HTMLElement {
+  const head = h("tr", {}, h("th", { scope: "col" }, "GB/s, unless the row names a unit"), ...machines.map((m) => h("th", { scope: "col", class: "number" }, m.name)));
+  const rows = figures.map((figure) => {
+    const top = best(figure);
+    const cells = figure.values.map((value, at) => {
+      const text = value?.text ?? "–";
+      const measured = value?.measured && h("span", { class: "hint" }, ` ${value.measured.obtained} ${value.measured.text}`);
+      return h("td", { class: "number" }, top[at] ? h("strong", {}, text) : text, measured);
+    });
+    return h("tr", {}, h("th", { scope: "row" }, micro(figure.what)), ...cells);
+  });
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Facts" },
-    h("table", { class: "facts" }, h("thead", {}, head), h("tbody", {}, ...rows)),
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Figures" },
+    h("table", { class: "facts overview" }, h("caption", {}, "Predicted. Bold: the best, and what is within 5 % of it."), h("thead", {}, head), h("tbody", {}, ...rows)),
   );
+}
+
+/** Rates of one GPU to another by the class of their path: a bar for each machine, from the lowest to the highest. */
+function byClass(machines: MachineReport[], view: ComparisonView): HTMLElement | null {
+  const map = view.maps.find(({ what }) => what === "one GPU to another, one way");
+  if (!map) return null;
+  const found = new Map<string, [number, number][]>();
+  machines.forEach((machine, at) => {
+    const of = map.of[at];
+    const matrix = of ? machine.matrices[of.matrix] : undefined;
+    const { classes } = machine;
+    if (!of || !matrix || !classes) return;
+    const place = new Map(classes.names.map((name, i) => [name, i]));
+    const rates = new Map<string, number[]>();
+    matrix.rows.forEach((from, row) =>
+      matrix.cols.forEach((to, col) => {
+        const label = classes.values[place.get(from) ?? -1]?.[place.get(to) ?? -1];
+        const rate = matrix.expected[row]?.[col] ?? matrix.measured[row]?.[col] ?? null;
+        if (from !== to && label && rate !== null) rates.set(label, [...(rates.get(label) ?? []), rate * of.factor]);
+      }),
+    );
+    for (const [label, all] of rates) {
+      const [low, high] = extent(all);
+      const ranges = found.get(label) ?? [];
+      if (low !== undefined && high !== undefined) ranges[at] = [low, high];
+      found.set(label, ranges);
+    }
+  });
+  if (found.size === 0) return null;
+  const meanings = machines.flatMap((machine) => machine.classes?.meanings ?? []);
+  const scale = scaleLinear().domain([0, Math.max(...[...found.values()].flatMap((ranges) => ranges.flatMap((range) => range ?? [])))]).range([0, 100]);
+  const tables = [...found].map(([label, ranges]) => {
+    const rows = machines.flatMap((machine, at) => {
+      const range = ranges[at];
+      if (!range) return [];
+      const bar = h("span", { class: "bar" });
+      bar.style.setProperty("--at", `${scale(range[0]).toFixed(2)}%`);
+      const reach = h("span", { class: "reach" });
+      reach.style.setProperty("--at", `${scale(range[1]).toFixed(2)}%`);
+      const track = h("div", { class: "track", "aria-hidden": "true" }, reach, bar);
+      return [h("tr", {}, h("th", { scope: "row" }, machine.name), h("td", { class: "strip" }, track), h("td", { class: "number" }, span(...range)))];
+    });
+    const meaning = meanings.find((m) => m.label === label)?.text;
+    return h("table", {}, h("caption", {}, label, meaning && h("span", { class: "hint" }, ` ${meaning}`)), h("tbody", {}, ...rows));
+  });
+  return h("section", { class: "by-class" }, h("h3", {}, `One GPU to another by path class, ${unit(map.unit)}`), ...tables);
+}
+
+/** All-reduce by message size, a curve for each machine. */
+function allReduce({ all_reduce: chart }: ComparisonView): HTMLElement | null {
+  return chart ? h("section", {}, h("h3", {}, `${chart.what}, ${unit(chart.unit)}`), plotted(chart)) : null;
 }
 
 /** One figure, one bar per machine. */

@@ -41,6 +41,10 @@ schema: "peerlane/report/2"
  */
 export interface ComparisonView {
 /**
+ * An all-reduce by message size, a curve for each machine; absent if none can be predicted.
+ */
+all_reduce?: (Chart | null)
+/**
  * The conclusion, in sentences that cite the figures.
  */
 conclusion: string[]
@@ -56,6 +60,98 @@ maps: SharedMap[]
  * Conclusion and figures as Markdown for a ticket.
  */
 markdown: string
+}
+/**
+ * Curves that share their axes.
+ */
+export interface Chart {
+/**
+ * The curves.
+ */
+curves: CurveView[]
+/**
+ * Indices into the machine's evidence.
+ */
+sources: number[]
+/**
+ * Unit of the values; absent for counts.
+ */
+unit?: (Unit | null)
+/**
+ * The metric: `bandwidth by message size, copy engine`.
+ */
+what: string
+}
+/**
+ * Numbers by message size.
+ */
+export interface CurveView {
+/**
+ * The fitted model, if there is one.
+ */
+fit?: (FitView | null)
+/**
+ * The end points, or the program and column.
+ */
+name: string
+/**
+ * The points, in ascending order of size.
+ */
+points: Point[]
+}
+/**
+ * A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
+ */
+export interface FitView {
+/**
+ * The size that reaches half of the asymptotic rate, in bytes.
+ */
+half_size: number
+/**
+ * Least time t₁ in µs.
+ */
+least_us: number
+/**
+ * Sizes at which it deviates by more than `tolerance`.
+ */
+misfits: Bytes[]
+/**
+ * Asymptotic rate in GB/s.
+ */
+rate: number
+/**
+ * Start-up time t₀ in µs.
+ */
+startup_us: number
+/**
+ * The relative deviation above which a size counts as a misfit.
+ */
+tolerance: number
+/**
+ * The model's value at each point, in the chart's unit.
+ */
+values: number[]
+}
+/**
+ * One message size.
+ */
+export interface Point {
+/**
+ * High end.
+ */
+high?: (number | null)
+/**
+ * Low end of its 95 % interval.
+ */
+low?: (number | null)
+/**
+ * A number of bytes.
+ */
+size: number
+/**
+ * The value.
+ */
+value: number
 }
 /**
  * One figure of all machines.
@@ -129,7 +225,7 @@ export interface SharedMap {
  */
 of: (SharedMatrix | null)[]
 /**
- * The common unit.
+ * The unit a matrix is given in.
  */
 unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 /**
@@ -265,98 +361,6 @@ warnings: string[]
 words: string[]
 }
 /**
- * Curves that share their axes.
- */
-export interface Chart {
-/**
- * The curves.
- */
-curves: CurveView[]
-/**
- * Indices into the machine's evidence.
- */
-sources: number[]
-/**
- * Unit of the values; absent for counts.
- */
-unit?: (Unit | null)
-/**
- * The metric: `bandwidth by message size, copy engine`.
- */
-what: string
-}
-/**
- * Numbers by message size.
- */
-export interface CurveView {
-/**
- * The fitted model, if there is one.
- */
-fit?: (FitView | null)
-/**
- * The end points, or the program and column.
- */
-name: string
-/**
- * The points, in ascending order of size.
- */
-points: Point[]
-}
-/**
- * A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
- */
-export interface FitView {
-/**
- * The size that reaches half of the asymptotic rate, in bytes.
- */
-half_size: number
-/**
- * Least time t₁ in µs.
- */
-least_us: number
-/**
- * Sizes at which it deviates by more than `tolerance`.
- */
-misfits: Bytes[]
-/**
- * Asymptotic rate in GB/s.
- */
-rate: number
-/**
- * Start-up time t₀ in µs.
- */
-startup_us: number
-/**
- * The relative deviation above which a size counts as a misfit.
- */
-tolerance: number
-/**
- * The model's value at each point, in the chart's unit.
- */
-values: number[]
-}
-/**
- * One message size.
- */
-export interface Point {
-/**
- * High end.
- */
-high?: (number | null)
-/**
- * Low end of its 95 % interval.
- */
-low?: (number | null)
-/**
- * A number of bytes.
- */
-size: number
-/**
- * The value.
- */
-value: number
-}
-/**
  * Path classes between devices.
  */
 export interface ClassView {
@@ -486,9 +490,21 @@ wires: Wire[]
  */
 export interface NodeBox {
 /**
- * Index among the machine's nodes.
+ * Indices of nodes that it stands for as well, which have no box.
  */
-node: number
+also: number[]
+/**
+ * Its name.
+ */
+name: string
+/**
+ * Index among the machine's nodes; absent for sockets of unknown number.
+ */
+node?: (number | null)
+/**
+ * What it is; may be empty.
+ */
+product: string
 /**
  * Left edge.
  */
@@ -508,9 +524,9 @@ at: Spot
  */
 label?: (string | null)
 /**
- * Index among the machine's links.
+ * Indices among the machine's links, those through nodes without a box first; the last one has the label.
  */
-link: number
+links: number[]
 /**
  * Its path, as the `d` attribute of an SVG path.
  */

@@ -4,7 +4,7 @@ import { select } from "d3-selection";
 import type { FindingView, LinkView, MachineReport, NodeBox, NodeView, Wire } from "./document";
 import { h, s } from "./dom";
 import { number } from "./format";
-import { lit, type State } from "./state";
+import { lit, standsFor, type State } from "./state";
 
 /** The severity of the worst finding about each node and link. */
 export interface Marks {
@@ -54,11 +54,19 @@ function fit(text: string): string {
   return chars.length <= BOX_CHARS ? text : chars.slice(0, BOX_CHARS - 1).join("") + "…";
 }
 
+/** The worst of some marks. */
+function worst(marks: Map<number, FindingView["severity"]>, of: number[]): FindingView["severity"] | undefined {
+  const found = of.flatMap((at) => marks.get(at) ?? []);
+  return found.sort((a, b) => RANK[b] - RANK[a])[0];
+}
+
 /** Draws a machine; it follows the state's choice. */
 export function drawing(state: State): HTMLElement {
   const { machine } = state;
   const { drawing } = machine;
   const found = marks(machine);
+  // a wire's own link is the last; the others lead through nodes without a box
+  const own = (w: Wire) => machine.links[w.links.at(-1) ?? -1];
   const root = s("svg", {
     viewBox: `0 0 ${drawing.width} ${drawing.height}`,
     role: "group",
@@ -75,27 +83,33 @@ export function drawing(state: State): HTMLElement {
     .data(drawing.wires)
     .join("g")
     .attr("class", (w: Wire) => {
-      const link = machine.links[w.link];
+      const link = own(w);
       const tone = w.tone === null || w.tone === undefined ? "tone-none" : `tone-${w.tone}`;
-      const mark = found.links.get(w.link);
-      return ["wire", w.shape, tone, link?.assumed && "assumed", link?.narrow && "narrow", mark && `mark-${mark}`]
+      const mark = worst(found.links, w.links);
+      return ["wire", w.shape, tone, (link?.assumed ?? true) && "assumed", link?.narrow && "narrow", mark && `mark-${mark}`]
         .filter(Boolean)
         .join(" ");
     })
-    .attr("data-link", (w) => w.link)
-    .on("click", (_, w) => state.choose({ kind: "link", link: w.link }));
+    .attr("data-link", (w) => w.links.at(-1) ?? null)
+    .on("click", (_, w) => {
+      const link = w.links.at(-1);
+      if (link !== undefined) state.choose({ kind: "link", link });
+    });
   wire.append("path").attr("class", "hit").attr("d", (w) => w.path);
   wire.append("path").attr("class", "line").attr("d", (w) => w.path).attr("stroke-width", (w) => w.stroke);
   wire
     .append("text")
-    .attr("x", (w) => w.at.x)
+    // an arc's label begins where its box may have a badge
+    .attr("x", (w) => w.at.x + (w.shape === "arc" && worst(found.links, w.links) ? 9 : 0))
     .attr("y", (w) => w.at.y)
     .text((w) => {
-      const marked = machine.links[w.link]?.narrow || found.links.has(w.link);
-      return `${marked ? "⚠ " : ""}${w.label ?? ""}`.trimEnd();
+      const label = w.label ?? "";
+      if (label.startsWith("⚠") || !worst(found.links, w.links)) return label;
+      return `⚠ ${label || (own(w)?.what ?? "")}`.trimEnd();
     });
+  wire.filter((w) => worst(found.links, w.links) !== undefined).raise();
   wire.append("title").text((w) => {
-    const link = machine.links[w.link];
+    const link = own(w);
     return link ? linkLine(machine, link) : "";
   });
 
@@ -106,35 +120,36 @@ export function drawing(state: State): HTMLElement {
     .data(drawing.boxes)
     .join("g")
     .attr("class", (b: NodeBox) => {
-      const node = machine.nodes[b.node];
-      return `box ${node?.kind ?? ""}${node?.assumed ? " assumed" : ""}`;
+      const node = machine.nodes[b.node ?? -1];
+      return `box ${node?.kind ?? "cpu"}${(node?.assumed ?? true) ? " assumed" : ""}`;
     })
     .attr("transform", (b) => `translate(${b.x} ${b.y})`)
-    .attr("data-node", (b) => b.node)
-    .attr("role", "button")
-    .attr("tabindex", (_, i) => (i === 0 ? 0 : -1))
+    .attr("data-node", (b) => b.node ?? null)
+    // sockets of unknown number have no details
+    .attr("role", (b) => (isNode(b) ? "button" : null))
+    .attr("tabindex", (b) => (isNode(b) ? (b === drawing.boxes.find(isNode) ? 0 : -1) : null))
     .attr("aria-label", (b) => {
-      const node = machine.nodes[b.node];
-      const mark = found.nodes.get(b.node);
+      if (!isNode(b)) return null;
+      const mark = worst(found.nodes, standsFor(b));
       // begins with the visible text, for users of speech control
-      const visible = `${fit(node?.name ?? "")} ${fit(node?.product ?? "")}`.trim();
-      return [`${visible}${mark ? " !" : ""}`, mark, node?.assumed && "assumed"].filter(Boolean).join(", ");
+      const visible = `${fit(b.name)} ${fit(b.product)}`.trim();
+      return [`${visible}${mark ? " !" : ""}`, mark, machine.nodes[b.node ?? -1]?.assumed && "assumed"].filter(Boolean).join(", ");
     })
-    .on("click", (_, b) => state.choose({ kind: "node", node: b.node }));
+    .on("click", (_, b) => chooseNode(state, b));
   box.append("rect").attr("width", width).attr("height", height).attr("rx", 4);
   box
     .append("text")
     .attr("class", "name")
     .attr("x", 8)
-    .attr("y", (b) => (machine.nodes[b.node]?.product ? height / 2 - 2 : height / 2 + 4))
+    .attr("y", (b) => (b.product ? height / 2 - 2 : height / 2 + 4))
     // the space separates name and product for screen readers
-    .text((b) => `${fit(machine.nodes[b.node]?.name ?? "")} `);
+    .text((b) => `${fit(b.name)} `);
   box
     .append("text")
     .attr("class", "product")
     .attr("x", 8)
     .attr("y", height / 2 + 11)
-    .text((b) => fit(machine.nodes[b.node]?.product ?? ""));
+    .text((b) => fit(b.product));
   // a wide text is condensed once it is in the document and has a width
   const room = width - 14;
   requestAnimationFrame(() => {
@@ -145,21 +160,21 @@ export function drawing(state: State): HTMLElement {
       }
     }
   });
-  const marked = box.filter((b) => found.nodes.has(b.node));
+  const marked = box.filter((b) => worst(found.nodes, standsFor(b)) !== undefined);
   const badge = marked
     .append("g")
-    .attr("class", (b) => `badge mark-${found.nodes.get(b.node)}`)
+    .attr("class", (b) => `badge mark-${worst(found.nodes, standsFor(b)) ?? "info"}`)
     .attr("transform", `translate(${width - 4} 4)`);
   badge.append("circle").attr("r", 7.5);
   badge.append("text").attr("text-anchor", "middle").attr("y", 4).text("!");
   box.append("title").text((b) => {
-    const node = machine.nodes[b.node];
-    return node ? nodeLine(node) : "";
+    const node = machine.nodes[b.node ?? -1];
+    return node ? nodeLine(node) : `${b.name}, ${b.product}`;
   });
   box.on("keydown", (event: KeyboardEvent, b) => {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      state.choose({ kind: "node", node: b.node });
+      chooseNode(state, b);
       return;
     }
     const next = neighbour(drawing.boxes, b, event.key);
@@ -184,13 +199,23 @@ export function drawing(state: State): HTMLElement {
     const shown = lit(machine, choice);
     const some = shown !== null && shown.nodes.size + shown.links.size > 0;
     root.classList.toggle("choosing", some);
-    wire.classed("lit", (w) => shown?.links.has(w.link) ?? false);
-    wire.classed("tight", (w) => shown?.tight.has(w.link) ?? false);
-    box.classed("lit", (b) => shown?.nodes.has(b.node) ?? false);
+    wire.classed("lit", (w) => w.links.some((link) => shown?.links.has(link)));
+    wire.classed("tight", (w) => w.links.some((link) => shown?.tight.has(link)));
+    box.classed("lit", (b) => standsFor(b).some((node) => shown?.nodes.has(node)));
   });
   const frame = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Drawing (scrollable)" });
   frame.append(root);
+  // where the drawing is wider than the page, what is at fault is shown first
+  requestAnimationFrame(() => {
+    if (found.links.size + found.nodes.size > 0) frame.scrollLeft = frame.scrollWidth;
+  });
   return frame;
+}
+
+const isNode = (box: NodeBox) => box.node !== null && box.node !== undefined;
+
+function chooseNode(state: State, box: NodeBox): void {
+  if (box.node !== null && box.node !== undefined) state.choose({ kind: "node", node: box.node });
 }
 
 const ARROWS: Record<string, [number, number]> = {
@@ -207,6 +232,7 @@ export function neighbour(boxes: NodeBox[], from: NodeBox, key: string): number 
   const [dx, dy] = step;
   let [best, distance] = [-1, Infinity];
   boxes.forEach((box, i) => {
+    if (!isNode(box)) return;
     const [x, y] = [box.x - from.x, box.y - from.y];
     const along = x * dx + y * dy;
     const aside = Math.abs(x * dy) + Math.abs(y * dx);
@@ -225,11 +251,13 @@ export function legend(machine: MachineReport): HTMLElement {
     line.append(s("g", { class: `wire ${kind}` }, s("path", { class: "line", d: "M1 6 H29", "stroke-width": 3.5 })));
     list.append(h("li", {}, line, text));
   };
+  if (machine.drawing.wires.some((w) => w.tone !== null && w.tone !== undefined)) list.append(h("li", {}, "Raw rate of one direction:"));
   TONES.forEach((text, tone) => {
     if (machine.drawing.wires.some((w) => w.tone === tone)) sample(`tone-${tone}`, text);
   });
-  if (machine.links.some((l) => l.narrow)) sample("narrow", "⚠ narrower than possible");
+  if (machine.links.some((l) => l.narrow)) sample("narrow", "⚠ narrower than possible: x1 of x8");
+  const found = marks(machine);
+  if ([...found.links.keys()].some((at) => !machine.links[at]?.narrow)) sample("narrow", "⚠ named by a finding");
   if (machine.links.some((l) => l.assumed) || machine.nodes.some((n) => n.assumed)) sample("tone-none assumed", "dashed: assumed");
-  list.append(h("li", { class: "hint" }, "(raw rate of one direction)"));
   return list;
 }

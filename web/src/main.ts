@@ -4,7 +4,7 @@ import { chartView } from "./charts";
 import { contentionView } from "./contention";
 import type { ComparisonView, MachineReport, ReportDocument, Table } from "./document";
 import { together, type Open } from "./comparison";
-import { button, h, refill, type Child } from "./dom";
+import { button, commands, h, refill, type Child } from "./dom";
 import { drawing, legend } from "./drawing";
 import { findings } from "./findings";
 import { bytes, VERDICT } from "./format";
@@ -72,6 +72,7 @@ function sideBySide(report: ReportDocument, comparison: ComparisonView, show: Sh
       {},
       choice(report, null, show),
       h("h1", {}, report.machines.map((m) => m.name).join(", "), h("span", { class: "title" }, "side by side")),
+      comparison.conclusion[0] !== undefined && h("p", { class: "first mark-info" }, comparison.conclusion[0]),
       h("p", { class: "actions" }, copier("Copy the comparison as Markdown", comparison.markdown, said), said),
     ),
     navigation(parts),
@@ -110,6 +111,9 @@ function copier(label: string, text: string, said: HTMLElement): HTMLButtonEleme
   });
 }
 
+/** Up to this many matrices are all open. */
+const FEW = 4;
+
 /** One machine's page, and a function that selects a cell. */
 function page(
   report: ReportDocument,
@@ -119,7 +123,7 @@ function page(
 ): { content: Child[]; choose: (matrix: number, row: number, col: number) => void } {
   const state = new State(machine);
   current = state;
-  const matrices = machine.matrices.map((_, index) => matrixView(state, index, index === foremost(machine)));
+  const matrices = machine.matrices.map((_, index) => matrixView(state, index, index === foremost(machine) || machine.matrices.length <= FEW));
   const choose = (matrix: number, row: number, col: number) => matrices[matrix]?.show(row, col);
   const list = findings(state, choose);
   const parts: [string, string, Child[]][] = [
@@ -129,6 +133,7 @@ function page(
     ["together", "Concurrent transfers", machine.contention.map((of, i) => contentionView(of, i === 0))],
     ["open", "Unknowns and assumptions", caveats(machine)],
     ["facts", "Facts", machine.facts.map(facts)],
+    ["text", "Machine as text", [tree(machine)]],
     ["evidence", "Sources", [evidence(machine)]],
   ];
   const shown = parts.filter(([, , content]) => content.some(Boolean));
@@ -140,7 +145,6 @@ function page(
     drawing(state),
     legend(machine),
     panel(state),
-    h("details", { class: "screen" }, h("summary", {}, "As text"), tree(machine)),
   );
   section.querySelector("h2")?.append(" ", enlarge(section));
   const content = [
@@ -195,6 +199,7 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
       h("strong", { class: `badge ${machine.verdict}` }, VERDICT[machine.verdict]),
       ` ${machine.summary}`,
     ),
+    first(machine),
     h("p", { class: "hint" }, `${machine.inventory}; ${machine.origin}`),
     h(
       "p",
@@ -203,6 +208,19 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
       record && button(`Save the run's record (${bytes(record.bytes)}${record.samples ? "" : ", without samples"})`, saved),
       said,
     ),
+  );
+}
+
+/** The first finding that needs action, and its fix. */
+function first(machine: MachineReport): HTMLElement | false {
+  const at = machine.findings.findIndex((finding) => finding.severity !== "info");
+  const finding = machine.findings[at];
+  if (!finding) return false;
+  return h(
+    "div",
+    { class: `first mark-${finding.severity}` },
+    h("p", {}, h("a", { href: `#finding-${at}` }, finding.summary)),
+    finding.fix !== "" && h("p", {}, h("strong", {}, "Fix: "), commands(finding.fix)),
   );
 }
 

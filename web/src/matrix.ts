@@ -184,6 +184,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     h("p", { class: "hint" }, [matrix.orientation, matrix.title].filter(Boolean).join("; ")),
     readout,
     h("div", { class: "maps" }, ...maps),
+    scales(matrix),
     from(machine, matrix.sources),
   );
   const show = (row: number, col: number) => {
@@ -192,6 +193,21 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     root.scrollIntoView({ block: "nearest" });
   };
   return { root, show };
+}
+
+/** The colour scales of a matrix's maps, with their units. */
+function scales(matrix: MatrixView): HTMLElement {
+  const ramp = (kind: string) => h("span", { class: `ramp ${kind}`, "aria-hidden": "true" });
+  const ends = matrix.more_is_better ? ["≤ 0.50", "≥ 2.00"] : ["≥ 2.00", "≤ 0.50"];
+  return h(
+    "p",
+    { class: "hint scale" },
+    // a matrix of copies within one memory each has no scale
+    most(matrix) > Number.MIN_VALUE && h("span", {}, "0 ", ramp("value"), ` ${number(most(matrix))} ${unit(matrix.unit)}`),
+    matrix.measured.length > 0 &&
+      matrix.expected.length > 0 &&
+      h("span", {}, `ratio ${ends[0]} `, ramp("ratio"), ` ${ends[1]} (worse to better)`),
+  );
 }
 
 /** Path classes, nearest lightest. */

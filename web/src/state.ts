@@ -1,6 +1,6 @@
 // The selection, and its listeners.
 
-import type { HopView, MachineReport } from "./document";
+import type { HopView, MachineReport, NodeBox } from "./document";
 
 /** A selection; `path` is a path with its title and lines of text. */
 export type Choice =
@@ -83,4 +83,9 @@ export function lit(machine: MachineReport, choice: Choice | null): Lit | null {
     }
   }
   return { nodes, links, tight };
+}
+
+/** The nodes that a box stands for. */
+export function standsFor(box: NodeBox): number[] {
+  return box.node === null || box.node === undefined ? box.also : [box.node, ...box.also];
 }

@@ -42,6 +42,22 @@ for (const [name, targets] of [["exxact", EXXACT], ["clouds", CLOUDS]] as const)
       await context.close();
     });
 
+    test("opens with a table of all figures, the rates by path class and the all-reduce by size", async () => {
+      const { page, context } = await browser.open(file);
+      const view = (await documentOf(page)).comparison;
+      const overview = page.locator("main > section").first();
+      assert.equal(await overview.getAttribute("id"), "overview");
+      assert.equal(await overview.locator("table.overview tbody tr").count(), view?.figures.length);
+      // the best are bold, never all of a row
+      const bold = await overview.locator("table.overview tbody tr").evaluateAll((rows) =>
+        rows.map((row) => [row.querySelectorAll("strong").length, row.querySelectorAll("td").length] as const),
+      );
+      assert.ok(bold.some(([some]) => some > 0) && bold.every(([some, all]) => some < all));
+      assert.ok((await overview.locator(".by-class table").count()) > 0);
+      assert.equal(await overview.locator("svg.plot .course").count(), view?.all_reduce?.curves.length);
+      await context.close();
+    });
+
     test("bars are as long as their numbers, and nothing leaves its track", async () => {
       const { page, context } = await browser.open(file);
       const view = (await documentOf(page)).comparison;

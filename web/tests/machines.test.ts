@@ -1,9 +1,11 @@
 // Every kind of machine, at both widths, light and dark: drawn whole, readable, usable, silent.
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
+import { standsFor } from "../src/state";
 import { Chromium, folder, machineOf, openAll, peerlane, report, shot, violations, web } from "./harness";
 
 const browser = new Chromium();
@@ -31,6 +33,7 @@ const machines: [string, () => string][] = [
     },
   ],
   ["h200x4-vm-captures", () => report("h200x4-vm-captures", CAPTURE)],
+  ["topo-a100", () => report("topo-a100", join(web, "tests", "fixtures", "topo-a100.txt"))],
   ["topo-nics", () => report("topo-nics", join(web, "tests", "fixtures", "topo-nics.txt"))],
 ];
 
@@ -77,9 +80,10 @@ for (const [name, write] of machines) {
         const way = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
         const hops = way.flatMap((at) => machine.hops[at] ?? []);
         const links = new Set(hops.flatMap((h) => h.link ?? []));
-        assert.equal(await page.locator(".wire.lit").count(), links.size);
+        const lights = (of: number[], some: Set<number>) => of.some((at) => some.has(at));
+        assert.equal(await page.locator(".wire.lit").count(), machine.drawing.wires.filter((w) => lights(w.links, links)).length);
         const nodes = new Set(hops.flatMap((h) => [h.from, h.to]));
-        assert.equal(await page.locator(".box.lit").count(), nodes.size);
+        assert.equal(await page.locator(".box.lit").count(), machine.drawing.boxes.filter((b) => lights(standsFor(b), nodes)).length);
         assert.equal(await page.locator(".panel .hops tbody tr").count(), hops.length);
         lit += 1;
       }
@@ -104,6 +108,40 @@ for (const [name, write] of machines) {
   });
 }
 
+test("verdict and first fix come first, the drawing is beside them, and each link at fault names its width", async () => {
+  const { page, context } = await browser.open(report("first", "7gforce"), { width: 1400 });
+  const place = async (what: string) => (await page.locator(what).first().boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+  const [title, fix, drawing] = [await place("h1"), await place(".first"), await place("svg.drawing")];
+  assert.match((await page.locator(".first").textContent()) ?? "", /GPU0–GPU5 run at PCIe 3\.0 x1.*Fix: Put the card in the slot/);
+  assert.ok(fix.y + fix.height < 300 && title.x < 40 && drawing.x > fix.x + fix.width, "verdict and fix left, drawing right");
+  const labels = await page.locator(".wire.narrow text").allTextContents();
+  assert.equal(labels.filter((text) => text === "⚠ 3.0 x1 of x8").length, 6);
+  await context.close();
+});
+
+test("a GPU that lacks NVLinks has these marked, not the PCIe link above it", async () => {
+  const [system, run] = [join(folder, "lacking.toml"), join(folder, "lacking.json")];
+  const fault = '[[faults]]\nlink = ["GPU3", "nvswitch"]\nnvlink = 12\n';
+  writeFileSync(system, `${peerlane("map", "hgx-h200", "--format", "system")}\n${fault}`);
+  peerlane("measure", system, "-o", run);
+  const { page, context } = await browser.open(report("lacking", run));
+  assert.deepEqual(await page.locator(".wire.mark-warning text").allTextContents(), ["⚠ NV18"]);
+  await context.close();
+});
+
+test("what topo -m only implies is one box: sockets, and the switches of a group", async () => {
+  const { page, context } = await browser.open(report("implied", join(web, "tests", "fixtures", "topo-a100.txt")));
+  const machine = await machineOf(page);
+  assert.ok(machine.drawing.boxes.length < machine.nodes.length);
+  const names = await page.locator(".box .name").allTextContents();
+  const drawn = (word: string) => names.map((name) => name.trim()).filter((name) => name.startsWith(word));
+  assert.deepEqual(drawn("2 or 4 sockets"), ["2 or 4 sockets"]);
+  assert.deepEqual(drawn("NUMA"), ["NUMA 3", "NUMA 1", "NUMA 7", "NUMA 5"]);
+  assert.deepEqual([drawn("cpu"), drawn("rc"), drawn("host")], [[], [], []]);
+  assert.equal(drawn("switch").length, 4);
+  await context.close();
+});
+
 /** Cells that have a way. */
 function places(paths: (number | null)[][]): [number, number][] {
   return paths.flatMap((line, row) => line.flatMap((path, col): [number, number][] => (path === null ? [] : [[row, col]])));
@@ -112,8 +150,11 @@ function places(paths: (number | null)[][]): [number, number][] {
 /** All nodes and links are there, inside the drawing, no box on another, no text beyond its box. */
 async function wellDrawn(page: Page): Promise<void> {
   const machine = await machineOf(page);
-  assert.equal(await page.locator(".drawing .box").count(), machine.nodes.length);
-  assert.equal(await page.locator(".drawing .wire").count(), machine.links.length);
+  const { boxes, wires } = machine.drawing;
+  assert.equal(await page.locator(".drawing .box").count(), boxes.length);
+  assert.equal(await page.locator(".drawing .wire").count(), wires.length);
+  // each node has one box, its own or another's
+  assert.deepEqual(boxes.flatMap(standsFor).sort((a, b) => a - b), machine.nodes.map((_, i) => i));
   const wrong = await page.evaluate(() => {
     const found: string[] = [];
     const svg = document.querySelector<SVGSVGElement>("svg.drawing");

@@ -1,12 +1,16 @@
 //! Numbers by message size with the fitted model, and rates of concurrent transfers.
 
+use peerlane::collectives::tuning::Tuning;
+use peerlane::collectives::{Settings, Variables};
 use peerlane::curve::Curve;
 use peerlane::expectation::expect_set;
+use peerlane::fabric::NodeKind;
 use peerlane::fit::{Fit, MISFIT};
 use peerlane::matrix::{Engine, Operation, Quantity, Unit};
 use peerlane::model::Model;
 use peerlane::names::{is_host, ranges};
 use peerlane::run::{self, Run, TransferSet, ends};
+use peerlane::transfer::Collective;
 use peerlane::units::Bytes;
 
 use super::document::{Chart, Contention, CurveView, FitView, Point, SetView};
@@ -43,6 +47,25 @@ pub(super) fn charts(tables: &mut Tables, run: Option<&Run>) -> Vec<Chart> {
         }
     }
     charts
+}
+
+/// Bus bandwidth of an all-reduce by message size, as predicted of NCCL: a curve for each machine where it is known.
+pub(super) fn all_reduce<'r, 'm: 'r>(models: impl Iterator<Item = (&'r str, &'r Model<'m>)>) -> Option<Chart> {
+    let settings = Settings::of(&Variables::new(), Collective::AllReduce);
+    let curve = |(name, model): (&str, &Model)| {
+        let gpus = model.machine.fabric.of_kind(NodeKind::Gpu).collect();
+        let mut tuning = Tuning::of(model.machine, model.parts, gpus, Collective::AllReduce)?;
+        let point = |power: u32| {
+            let size = Bytes(1_u64 << power);
+            let value = short(tuning.predict(&settings, size)?.rate / 1e9);
+            Some(Point { size, value, low: None, high: None })
+        };
+        let points: Vec<Point> = (13..=33).step_by(2).filter_map(point).collect();
+        (!points.is_empty()).then(|| CurveView { name: name.to_owned(), points, fit: None })
+    };
+    let curves: Vec<CurveView> = models.filter_map(curve).take(MOST_CURVES).collect();
+    let what = "NCCL all-reduce by message size, bus bandwidth, predicted".to_owned();
+    (!curves.is_empty()).then(|| Chart { what, unit: Some(Unit::GigabytesPerSecond), curves, sources: Vec::new() })
 }
 
 /// One column of a program's output.

@@ -4,7 +4,7 @@ use peerlane::compare::{ComparisonDocument, Design, MeasuredValue};
 use peerlane::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 
-use super::document::{MachineReport, MatrixView};
+use super::document::{Chart, MachineReport, MatrixView};
 use super::figures::{ComparisonView, FigureValue, FigureView, MeasuredView, SharedMap, SharedMatrix};
 use super::tables::short;
 use crate::formats::markdown;
@@ -12,13 +12,18 @@ use crate::render::figures::{self, Better, Row};
 use crate::render::text::span;
 
 /// The figures, maps and conclusion; machines are in the order of the designs.
-pub(super) fn comparison(document: &ComparisonDocument, machines: &[MachineReport]) -> ComparisonView {
+pub(super) fn comparison(
+    document: &ComparisonDocument,
+    machines: &[MachineReport],
+    all_reduce: Option<Chart>,
+) -> ComparisonView {
     let rows = figures::rows(document);
     let names: Vec<&str> = document.designs.iter().map(|d| d.name.as_str()).collect();
     ComparisonView {
         markdown: markdown::comparison(&names, &rows, &document.conclusion),
         conclusion: document.conclusion.clone(),
         figures: rows.iter().map(figure).collect(),
+        all_reduce,
         maps: maps(&document.designs, machines),
     }
 }

@@ -5,6 +5,8 @@ use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::document::Chart;
+
 /// The comparison of several machines; they are named like the designs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ComparisonView {
@@ -12,6 +14,8 @@ pub(crate) struct ComparisonView {
     pub(crate) conclusion: Vec<String>,
     /// The figures, each with one value per machine.
     pub(crate) figures: Vec<FigureView>,
+    /// An all-reduce by message size, a curve for each machine; absent if none can be predicted.
+    pub(crate) all_reduce: Option<Chart>,
     /// Matrices of the same kind, to show on one scale.
     pub(crate) maps: Vec<SharedMap>,
     /// Conclusion and figures as Markdown for a ticket.

@@ -7,6 +7,7 @@ use peerlane::fact::Fact;
 use super::document::{CellRef, FindingView, MatrixView};
 
 use super::tables::{Tables, above};
+use crate::render::label;
 
 /// Limit of cells that a finding refers to.
 const MOST_CELLS: usize = 200;
@@ -19,7 +20,8 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
         let ids: Vec<NodeId> = subject.nodes().into_iter().filter_map(|name| fabric.find(name)).collect();
         boxes.extend(ids.iter().map(|id| id.index()));
         let Some((a, b)) = subject.ends() else {
-            links.extend(ids.iter().flat_map(|id| above(tables, *id)).map(|link| link.index()));
+            let link = |id: &NodeId| slow_link(tables, matrices, *id).or_else(|| Some(above(tables, *id)?.index()));
+            links.extend(ids.iter().filter_map(link));
             continue;
         };
         for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.measured.is_empty()) {
@@ -46,6 +48,44 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
     links.dedup();
     let sources = finding.evidence.iter().map(|place| tables.source(place)).collect();
     FindingView { finding: finding.clone(), boxes, links, cells, sources }
+}
+
+/// Measured rates below this share of the expected ones point at a link.
+const SLOW: f64 = 0.9;
+
+/// The link at a node that should limit its slowest transfers, unless its own link in the tree is narrow, which explains
+/// them: of a GPU with too few NVLinks, these and not the PCIe link above it.
+fn slow_link(tables: &Tables, matrices: &[MatrixView], id: NodeId) -> Option<usize> {
+    let fabric = tables.fabric();
+    if above(tables, id).is_some_and(|link| label::is_narrow(fabric.link(link))) {
+        return None;
+    }
+    let name = &fabric.node(id).name;
+    let ratio = |matrix: &MatrixView, row: usize, col: usize| {
+        let value = matrix.measured.get(row)?.get(col).copied().flatten()?;
+        let expected = matrix.expected.get(row)?.get(col).copied().flatten()?;
+        (matrix.more_is_better && expected > 0.0).then_some(value / expected)
+    };
+    let mut slowest: Option<(f64, usize)> = None;
+    for matrix in matrices {
+        for (row, from) in matrix.rows.iter().enumerate() {
+            for (col, to) in matrix.cols.iter().enumerate().filter(|(_, to)| *to != from) {
+                if from != name && to != name {
+                    continue;
+                }
+                let path = matrix.paths.get(row).and_then(|paths| paths.get(col)).copied().flatten();
+                if let (Some(ratio), Some(path)) = (ratio(matrix, row, col), path)
+                    && slowest.is_none_or(|(least, _)| ratio < least)
+                {
+                    slowest = Some((ratio, path));
+                }
+            }
+        }
+    }
+    let (_, path) = slowest.filter(|(ratio, _)| *ratio < SLOW)?;
+    let path = tables.paths.get(path)?;
+    let tightest = path.tightest.iter().filter_map(|at| tables.hops.get(*path.hops.get(*at)?));
+    tightest.filter(|hop| hop.from == id.index() || hop.to == id.index()).find_map(|hop| hop.link)
 }
 
 /// The subject of a fact.

@@ -48,7 +48,9 @@ pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> Re
     for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
         machine.name.clone_from(&design.name);
     }
-    document.comparison = Some(side_by_side::comparison(designs, &document.machines));
+    let names = designs.designs.iter().map(|design| design.name.as_str());
+    let all_reduce = charts::all_reduce(names.zip(subjects.iter().map(|subject| subject.comparison.model())));
+    document.comparison = Some(side_by_side::comparison(designs, &document.machines, all_reduce));
     document
 }
 

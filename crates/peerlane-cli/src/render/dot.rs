@@ -7,7 +7,7 @@ use peerlane::machine::Machine;
 
 use super::label;
 
-/// Writes an undirected graph, ranked by the PCIe tree only.
+/// Writes an undirected graph, ranked by the PCIe tree; NVSwitches come last.
 pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let fabric = &machine.fabric;
     writeln!(out, "graph {} {{", quoted(&machine.name))?;
@@ -21,8 +21,17 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         let colour = colour(node.kind);
         writeln!(out, "  {} [label={}, fillcolor=\"{colour}\"{look}];", quoted(&node.name), quoted(&text))?;
     }
+    // apart from the tree, beyond the GPUs
+    let hubs: Vec<String> = fabric.of_kind(NodeKind::NvSwitch).map(|id| quoted(&fabric.node(id).name)).collect();
+    if !hubs.is_empty() {
+        writeln!(out, "  {{ rank=sink; {}; }}", hubs.join("; "))?;
+    }
     for link in fabric.links() {
-        let ends = format!("{} -- {}", quoted(&fabric.node(link.a).name), quoted(&fabric.node(link.b).name));
+        let is_hub = |id| fabric.node(id).kind == NodeKind::NvSwitch;
+        let to_hub = is_hub(link.a) || is_hub(link.b);
+        // what is written first is left of the other
+        let (a, b) = if is_hub(link.a) { (link.b, link.a) } else { (link.a, link.b) };
+        let ends = format!("{} -- {}", quoted(&fabric.node(a).name), quoted(&fabric.node(b).name));
         let mut text = match &link.kind {
             LinkKind::Smp => label::link(link),
             _ => label::edge(link),
@@ -36,6 +45,7 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         }
         match &link.kind {
             LinkKind::Smp => look.push_str(", constraint=false, style=bold"),
+            kind if kind.is_gpu_fabric() && to_hub => look.push_str(", color=\"#4d7c0f\", penwidth=2"),
             kind if kind.is_gpu_fabric() => look.push_str(", constraint=false, color=\"#4d7c0f\", penwidth=2"),
             _ => {}
         }

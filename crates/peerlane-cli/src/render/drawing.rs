@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use super::label;
 use super::layout::{Layout, Place};
+use super::outline::Outline;
+use super::text::width;
 
 /// Width of every box.
 pub(crate) const BOX_WIDTH: f64 = 132.0;
@@ -21,7 +23,10 @@ pub(crate) const BOX_CHARS: usize = 20;
 /// Characters of a name, which is larger.
 pub(crate) const NAME_CHARS: usize = 17;
 const ROW: f64 = 42.0;
-const COLUMN: f64 = 214.0;
+/// Distance between boxes of neighbouring columns, at least; it grows with the labels of wires.
+const GAP: f64 = 82.0;
+/// Width of a character of such a label, at most.
+const LABEL_CHAR: f64 = 6.6;
 /// Margin around the drawing.
 pub(crate) const MARGIN: f64 = 16.0;
 /// Distance from a box to where the wires of its children fork.
@@ -57,8 +62,14 @@ pub(crate) struct Drawing {
 /// A node's box.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct NodeBox {
-    /// Index among the machine's nodes.
-    pub(crate) node: usize,
+    /// Index among the machine's nodes; absent for sockets of unknown number.
+    pub(crate) node: Option<usize>,
+    /// Indices of nodes that it stands for as well, which have no box.
+    pub(crate) also: Vec<usize>,
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is; may be empty.
+    pub(crate) product: String,
     /// Left edge.
     pub(crate) x: f64,
     /// Upper edge.
@@ -80,8 +91,8 @@ pub(crate) enum Shape {
 /// A link's wire.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Wire {
-    /// Index among the machine's links.
-    pub(crate) link: usize,
+    /// Indices among the machine's links, those through nodes without a box first; the last one has the label.
+    pub(crate) links: Vec<usize>,
     /// How it runs.
     pub(crate) shape: Shape,
     /// Its path, as the `d` attribute of an SVG path.
@@ -109,34 +120,52 @@ impl Drawing {
     /// Draws the machine of a model, which has the rate of each link.
     pub(crate) fn of(model: &Model) -> Self {
         let fabric = &model.machine.fabric;
-        let Layout { places, rows } = Layout::of(fabric);
+        let outline = Outline::of(fabric);
+        let Layout { places, rows } = Layout::of(fabric, &outline);
         let columns = places.iter().map(|p| p.column).max().unwrap_or(0) + 1;
         let rates = rates(model);
         let arcs: Vec<LinkId> = fabric.link_ids().filter(|id| beside_tree(&fabric.link(*id).kind)).collect();
         let summary = summary(fabric, &arcs);
-        let wire = Wiring { fabric, rates: &rates, quiet: summary.is_some() };
+        let longest = places.iter().map(|p| width(&branch_label(fabric, p))).max().unwrap_or(0);
+        let column = (BOX_WIDTH + GAP).max(BOX_WIDTH + BEND + 12.0 + LABEL_CHAR * longest as f64);
+        let wire = Wiring { fabric, rates: &rates, column, quiet: summary.is_some() };
         let mut wires = Vec::new();
         for place in &places {
-            if let Some((link, above)) = place.above
-                && let Some(parent) = places.get(above)
+            if let Some((_, above)) = &place.above
+                && let Some(parent) = places.get(*above)
             {
-                wires.push(wire.branch(link, corner(parent), corner(place)));
+                wires.push(wire.branch(place, wire.corner(parent)));
             }
         }
+        // sockets of unknown number are one box, to which each NUMA node has a wire
+        let sockets = outline.sockets();
         let mut reach: f64 = 0.0;
-        for &id in &arcs {
+        for &id in arcs.iter().filter(|id| sockets.is_none() || fabric.link(**id).kind != LinkKind::Smp) {
             let link = fabric.link(id);
-            let find = |node| places.iter().find(|p| p.id == node).map(corner);
+            let find = |node| places.iter().find(|p| p.id == Some(node)).map(|p| wire.corner(p));
             if let (Some(a), Some(b)) = (find(link.a), find(link.b)) {
                 let arc = wire.arc(id, a, b);
                 reach = reach.max(arc.at.x + if arc.label.is_some() { 40.0 } else { 8.0 });
                 wires.push(arc);
             }
         }
-        let right = MARGIN + (columns - 1) as f64 * COLUMN + BOX_WIDTH;
-        let boxes = places.iter().map(|p| {
-            let (x, y) = corner(p);
-            NodeBox { node: p.id.index(), x, y }
+        let right = MARGIN + (columns - 1) as f64 * column + BOX_WIDTH;
+        let boxes = places.iter().map(|place| {
+            let (x, y) = wire.corner(place);
+            let Some(id) = place.id else {
+                let name = sockets.clone().unwrap_or_default();
+                return NodeBox { node: None, also: Vec::new(), name, product: "not stated".to_owned(), x, y };
+            };
+            let node = fabric.node(id);
+            let domain = outline.domain(id);
+            let product = match (outline.switches(id), &domain) {
+                (Some(switches), _) => switches.to_owned(),
+                (None, Some(_)) => String::new(),
+                (None, None) => label::product(node),
+            };
+            let name = domain.unwrap_or_else(|| label::name(node));
+            let also = outline.also(id).iter().map(|id| id.index()).collect();
+            NodeBox { node: Some(id.index()), also, name, product, x, y }
         });
         Drawing {
             width: round(right.max(reach) + MARGIN),
@@ -150,10 +179,18 @@ impl Drawing {
     }
 }
 
-/// The upper left corner of a box.
-fn corner(place: &Place) -> (f64, f64) {
-    let y = MARGIN + (place.row + 0.5) * ROW - BOX_HEIGHT / 2.0;
-    (round(MARGIN + place.column as f64 * COLUMN), round(y))
+/// The label of the wire from a place to its parent: its own link's width and what it could be, or the root complex on it.
+fn branch_label(fabric: &Fabric, place: &Place) -> String {
+    let Some(own) = place.above.as_ref().and_then(|(links, _)| links.last()) else { return String::new() };
+    let link = fabric.link(*own);
+    if link.kind == LinkKind::Smp {
+        return String::new();
+    }
+    let edge = label::marked_edge(link);
+    match place.passed {
+        Some(root) if edge.is_empty() => fabric.node(root).name.clone(),
+        _ => edge,
+    }
 }
 
 /// The raw rate of each link in GB/s of one direction, in the order of the fabric's.
@@ -189,15 +226,25 @@ fn summary(fabric: &Fabric, arcs: &[LinkId]) -> Option<String> {
 struct Wiring<'a> {
     fabric: &'a Fabric,
     rates: &'a [Option<f64>],
+    /// From a column to the next.
+    column: f64,
     /// Arcs between GPUs have no labels.
     quiet: bool,
 }
 
 impl Wiring<'_> {
-    fn wire(&self, id: LinkId, shape: Shape, path: String, at: (f64, f64), label: String) -> Wire {
-        let rate = self.rates.get(id.index()).copied().flatten();
+    /// The upper left corner of a box.
+    fn corner(&self, place: &Place) -> (f64, f64) {
+        let y = MARGIN + (place.row + 0.5) * ROW - BOX_HEIGHT / 2.0;
+        (round(MARGIN + place.column as f64 * self.column), round(y))
+    }
+
+    fn wire(&self, links: &[LinkId], shape: Shape, path: String, at: (f64, f64), label: String) -> Wire {
+        let own = links.last().filter(|id| shape != Shape::Tree || self.fabric.link(**id).kind != LinkKind::Smp);
+        // of sockets of unknown number no link is known
+        let rate = own.and_then(|id| self.rates.get(id.index()).copied().flatten());
         Wire {
-            link: id.index(),
+            links: links.iter().map(|id| id.index()).collect(),
             shape,
             path,
             stroke: round(rate.map_or(1.5, |r| 1.2 + 0.55 * (1.0 + r).log2())),
@@ -208,12 +255,14 @@ impl Wiring<'_> {
     }
 
     /// A wire from a box to one in the next column, or further.
-    fn branch(&self, id: LinkId, above: (f64, f64), below: (f64, f64)) -> Wire {
+    fn branch(&self, place: &Place, above: (f64, f64)) -> Wire {
+        let below = self.corner(place);
         let (x1, y1) = (above.0 + BOX_WIDTH, above.1 + BOX_HEIGHT / 2.0);
         let (x2, y2) = (below.0, below.1 + BOX_HEIGHT / 2.0);
         let bend = x1 + BEND;
         let path = format!("M{} {} H{} V{} H{}", round(x1), round(y1), round(bend), round(y2), round(x2));
-        self.wire(id, Shape::Tree, path, (bend + 6.0, y2 - 6.0), label::edge(self.fabric.link(id)))
+        let links = place.above.as_ref().map_or(&[][..], |(links, _)| links);
+        self.wire(links, Shape::Tree, path, (bend + 6.0, y2 - 6.0), branch_label(self.fabric, place))
     }
 
     /// A link outside the tree: an arc to the right of two GPUs, a curve from column to column, or a line between
@@ -231,7 +280,7 @@ impl Wiring<'_> {
             let x = xa + BOX_WIDTH / 4.0;
             let (top, bottom) = (ya.min(yb) + BOX_HEIGHT / 2.0, ya.max(yb) - BOX_HEIGHT / 2.0);
             let path = format!("M{} {} V{}", round(x), round(top), round(bottom));
-            return self.wire(id, Shape::Smp, path, (x + 7.0, middle), label::link(link));
+            return self.wire(&[id], Shape::Smp, path, (x + 7.0, middle), label::link(link));
         }
         // ends, control points, and position of the label
         let (start, end, c1, c2, at) = if xb - xa > 1.0 {
@@ -248,7 +297,7 @@ impl Wiring<'_> {
         let [start, end, c1, c2, ya, yb] = [start, end, c1, c2, ya, yb].map(round);
         let path = format!("M{start} {ya} C{c1} {ya} {c2} {yb} {end} {yb}");
         let label = if self.quiet { String::new() } else { label::edge(link) };
-        self.wire(id, Shape::Arc, path, at, label)
+        self.wire(&[id], Shape::Arc, path, at, label)
     }
 }
 
@@ -273,12 +322,12 @@ mod tests {
         let drawing = drawn("7gforce");
         let to = |name: &str| {
             let (link, _) = machine.fabric.upstream(machine.fabric.find(name).unwrap()).unwrap();
-            drawing.wires.iter().find(|w| w.link == link.index()).unwrap()
+            drawing.wires.iter().find(|w| w.links == [link.index()]).unwrap()
         };
         let (riser, slot, uplink) = (to("GPU0"), to("GPU6"), to("plx0"));
         assert!(riser.stroke < slot.stroke && slot.stroke < uplink.stroke);
         assert_eq!((riser.tone, slot.tone, uplink.tone), (Some(0), Some(1), Some(2)));
-        assert_eq!(riser.label.as_deref(), Some("3.0 x1"));
+        assert_eq!(riser.label.as_deref(), Some("⚠ 3.0 x1 of x8"));
     }
 
     #[test]
@@ -300,7 +349,7 @@ mod tests {
     fn every_link_of_the_catalogue_has_a_wire() {
         for name in catalogue::system_names() {
             let machine = catalogue::system(name).unwrap().unwrap();
-            let mut links: Vec<usize> = drawn(name).wires.iter().map(|w| w.link).collect();
+            let mut links: Vec<usize> = drawn(name).wires.into_iter().flat_map(|w| w.links).collect();
             links.sort_unstable();
             assert_eq!(links, (0..machine.fabric.links().len()).collect::<Vec<_>>(), "{name}");
         }

@@ -7,6 +7,7 @@ use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
 use super::line_width;
+use super::outline::Outline;
 use super::text::{count, fit};
 
 /// A node's name with its first alias: `NIC0 (mlx5_0)`.
@@ -95,6 +96,19 @@ pub(crate) fn edge(link: &Link) -> String {
     }
 }
 
+/// The label of an edge; with a mark and what it could be, if it has fewer lanes than possible: `⚠ 3.0 x1 of x8`.
+pub(crate) fn marked_edge(link: &Link) -> String {
+    let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return edge(link) };
+    if !is_narrow(link) {
+        return edge(link);
+    }
+    let same = running.generation == allowed.generation;
+    match allowed.lanes {
+        Some(lanes) if same => format!("⚠ {running} of x{lanes}"),
+        _ => format!("⚠ {running} of {allowed}"),
+    }
+}
+
 /// Whether a link has fewer lanes than possible. A lower generation alone may only mean that it is idle.
 pub(crate) fn is_narrow(link: &Link) -> bool {
     matches!(&link.kind, LinkKind::Pcie { running, allowed, .. }
@@ -144,25 +158,31 @@ pub(crate) fn bundle(kind: &LinkKind) -> String {
     }
 }
 
-/// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
+/// `4 GPUs, 2 NICs, 2 PCIe switches, 1 CPU`; without numbers that are unknown: `8 GPUs, PCIe switches, 2 or 4 sockets`.
 pub(crate) fn inventory(machine: &Machine) -> String {
     let fabric = &machine.fabric;
-    let kinds = [
-        (NodeKind::Gpu, "GPU"),
-        (NodeKind::Nic, "NIC"),
-        (NodeKind::Nvme, "drive"),
-        (NodeKind::Fpga, "capture card"),
-        (NodeKind::Switch, "PCIe switch"),
-        (NodeKind::NvSwitch, "NVSwitch"),
-        (NodeKind::Cpu, "CPU"),
+    let outline = Outline::of(fabric);
+    let counted = |kind, what| {
+        let n = fabric.of_kind(kind).count();
+        (n > 0).then(|| count(n, what))
+    };
+    let switches = if outline.has_hidden_switches() {
+        Some("PCIe switches".to_owned())
+    } else {
+        counted(NodeKind::Switch, "PCIe switch")
+    };
+    let packages = if outline.is_implied() { outline.sockets() } else { counted(NodeKind::Cpu, "CPU") };
+    let parts = [
+        counted(NodeKind::Gpu, "GPU"),
+        counted(NodeKind::Nic, "NIC"),
+        counted(NodeKind::Nvme, "drive"),
+        counted(NodeKind::Fpga, "capture card"),
+        switches,
+        counted(NodeKind::NvSwitch, "NVSwitch"),
+        packages,
     ];
-    let counted: Vec<String> = kinds
-        .into_iter()
-        .map(|(kind, what)| (fabric.of_kind(kind).count(), what))
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| count(n, what))
-        .collect();
-    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), line_width()) }
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "no devices known".to_owned() } else { fit(&parts.join(", "), line_width()) }
 }
 
 /// Why a hop is limited, without the rate, which is shown next to it.

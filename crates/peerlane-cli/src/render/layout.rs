@@ -3,16 +3,21 @@
 
 use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind};
 
+use super::outline::Outline;
+
 /// Deeper trees are truncated.
 const MAX_DEPTH: usize = 32;
 
 /// The position of a node: its column, and the row of its centre.
 pub(crate) struct Place {
-    pub(crate) id: NodeId,
+    /// The node; `None` for the sockets, where their number is unknown.
+    pub(crate) id: Option<NodeId>,
     pub(crate) column: usize,
     pub(crate) row: f64,
-    /// The link to its parent, and the parent's index in the list of places.
-    pub(crate) above: Option<(LinkId, usize)>,
+    /// The links to its parent, the last its own, and the parent's index in the list of places.
+    pub(crate) above: Option<(Vec<LinkId>, usize)>,
+    /// The root complex on these links that is not drawn.
+    pub(crate) passed: Option<NodeId>,
 }
 
 /// All places, and the number of rows.
@@ -25,8 +30,9 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Places the nodes of a fabric.
-    pub(crate) fn of(fabric: &Fabric) -> Self {
-        let mut placing = Placing { fabric, places: Vec::new(), rows: 0, seen: vec![false; fabric.nodes().len()] };
+    pub(crate) fn of(fabric: &Fabric, outline: &Outline) -> Self {
+        let seen = vec![false; fabric.nodes().len()];
+        let mut placing = Placing { fabric, outline, places: Vec::new(), rows: 0, seen };
         placing.run();
         Layout { places: placing.places, rows: placing.rows }
     }
@@ -34,6 +40,7 @@ impl Layout {
 
 struct Placing<'a> {
     fabric: &'a Fabric,
+    outline: &'a Outline<'a>,
     places: Vec<Place>,
     rows: usize,
     seen: Vec<bool>,
@@ -52,13 +59,28 @@ impl Placing<'_> {
         let is_hub = |id: &NodeId| fabric.node(*id).kind == NodeKind::NvSwitch;
         let mut tops: Vec<NodeId> = fabric.ids().filter(|id| fabric.upstream(*id).is_none() && !is_hub(id)).collect();
         tops.sort_by_key(rank);
+        // NUMA nodes hang on their sockets, whose number is unknown
+        let sockets = self.outline.sockets().is_some();
+        if sockets {
+            self.places.push(Place { id: None, column: 0, row: 0.0, above: None, passed: None });
+        }
+        let mut domains = Vec::new();
         for top in tops {
-            self.place(top, None, 0);
+            if sockets && fabric.node(top).kind == NodeKind::Cpu {
+                let between = fabric.links_of(top).iter().map(|(link, _)| *link);
+                let between = between.filter(|link| fabric.link(*link).kind == LinkKind::Smp).collect();
+                domains.extend(self.place(top, Some((between, 0)), None, 1));
+            } else {
+                self.place(top, None, None, usize::from(sockets));
+            }
+        }
+        if let (Some(first), Some(last), true) = (domains.first(), domains.last(), sockets) {
+            self.places[0].row = (first + last) / 2.0;
         }
         // devices share the last column, which leaves room for arcs
         let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
         for place in &mut self.places {
-            if fabric.node(place.id).kind.is_device() {
+            if place.id.is_some_and(|id| fabric.node(id).kind.is_device()) {
                 place.column = last;
             }
         }
@@ -67,23 +89,33 @@ impl Placing<'_> {
         self.rows = self.rows.max(hubs.len());
         for (i, &id) in hubs.iter().enumerate() {
             let row = (self.rows - hubs.len()) as f64 / 2.0 + i as f64;
-            self.places.push(Place { id, column: last + 1, row, above: None });
+            self.places.push(Place { id: Some(id), column: last + 1, row, above: None, passed: None });
         }
     }
 
     /// Places a node and everything below it; returns the row of its centre.
-    fn place(&mut self, id: NodeId, above: Option<(LinkId, usize)>, depth: usize) -> Option<f64> {
+    fn place(
+        &mut self,
+        id: NodeId,
+        above: Option<(Vec<LinkId>, usize)>,
+        passed: Option<NodeId>,
+        depth: usize,
+    ) -> Option<f64> {
         if std::mem::replace(&mut self.seen[id.index()], true) || depth > MAX_DEPTH {
             return None;
         }
         let at = self.places.len();
-        self.places.push(Place { id, column: depth, row: 0.0, above });
-        let on_die = self.fabric.links_of(id).iter().copied().filter(|(link, _)| {
-            self.fabric.node(id).kind == NodeKind::Cpu && self.fabric.link(*link).kind == LinkKind::OnDie
-        });
-        let children: Vec<(LinkId, NodeId)> = on_die.chain(self.fabric.downstream(id)).collect();
-        let rows: Vec<f64> =
-            children.into_iter().filter_map(|(link, child)| self.place(child, Some((link, at)), depth + 1)).collect();
+        self.places.push(Place { id: Some(id), column: depth, row: 0.0, above, passed });
+        let children = self.outline.below(id);
+        let several = children.len() > 1;
+        let mut rows = Vec::new();
+        for hidden in self.outline.also(id) {
+            self.seen[hidden.index()] = true;
+        }
+        for child in children {
+            let root = child.passed.iter().find(|id| self.fabric.node(**id).kind == NodeKind::RootComplex).copied();
+            rows.extend(self.place(child.node, Some((child.links, at)), root.filter(|_| several), depth + 1));
+        }
         let row = match (rows.first(), rows.last()) {
             (Some(first), Some(last)) => (first + last) / 2.0,
             _ => {
@@ -109,7 +141,8 @@ mod tests {
             let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
             b.link(Link::new(switch, gpu, LinkKind::pcie(PcieWidth::default())));
         }
-        let layout = Layout::of(&b.build().unwrap());
+        let fabric = b.build().unwrap();
+        let layout = Layout::of(&fabric, &Outline::of(&fabric));
         let at: Vec<(usize, f64)> = layout.places.iter().map(|p| (p.column, p.row)).collect();
         assert_eq!((at, layout.rows), (vec![(0, 1.0), (1, 0.0), (1, 1.0), (1, 2.0)], 3));
     }

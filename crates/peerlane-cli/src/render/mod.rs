@@ -15,6 +15,7 @@ pub(crate) mod label;
 mod layout;
 pub(crate) mod matrix;
 pub(crate) mod nvlink;
+pub(crate) mod outline;
 pub(crate) mod placement;
 pub(crate) mod rdma;
 pub(crate) mod run;

@@ -83,7 +83,7 @@ fn brackets(case: &Case, drawing: &Drawing) -> Vec<Bracket> {
     }
     let middle = |name: &String| {
         let node = fabric.find(name)?.index();
-        drawing.boxes.iter().find(|b| b.node == node).map(|b| b.y + BOX_HEIGHT / 2.0)
+        drawing.boxes.iter().find(|b| b.node == Some(node)).map(|b| b.y + BOX_HEIGHT / 2.0)
     };
     // where each column is free again
     let mut columns: Vec<f64> = Vec::new();
@@ -124,13 +124,14 @@ fn draw_bracket(svg: &mut String, bracket: &Bracket) {
 }
 
 fn draw_wire(svg: &mut String, fabric: &Fabric, wire: &Wire) {
-    let Some(link) = fabric.links().get(wire.link) else { return };
-    let colour = match (label::is_narrow(link), wire.tone.and_then(|tone| TONES.get(tone))) {
+    let link = wire.links.last().and_then(|at| fabric.links().get(*at));
+    let (narrow, assumed) = link.map_or((false, true), |link| (label::is_narrow(link), link.assumed));
+    let colour = match (narrow, wire.tone.and_then(|tone| TONES.get(tone))) {
         (true, _) => "#e0700a",
         (false, Some(tone)) => tone,
         (false, None) => "#8a94a0",
     };
-    let dash = if link.assumed { " stroke-dasharray=\"5 4\"" } else { "" };
+    let dash = if assumed { " stroke-dasharray=\"5 4\"" } else { "" };
     let _ = writeln!(
         svg,
         "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{:.1}\"{dash}/>",
@@ -139,35 +140,39 @@ fn draw_wire(svg: &mut String, fabric: &Fabric, wire: &Wire) {
     if let Some(text) = &wire.label {
         let size = if wire.shape == Shape::Tree { 11 } else { 10 };
         let Spot { x, y } = wire.at;
-        let text = escape(text);
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\">{text}</text>");
+        let (text, weight) = (escape(text), if narrow { " font-weight=\"600\"" } else { "" });
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\"{weight} fill=\"{colour}\">{text}</text>"
+        );
     }
 }
 
-fn draw_box(svg: &mut String, fabric: &Fabric, &NodeBox { node, x, y }: &NodeBox) {
-    let Some(node) = fabric.nodes().get(node) else { return };
-    let (fill, line) = match node.kind {
+fn draw_box(svg: &mut String, fabric: &Fabric, of: &NodeBox) {
+    let NodeBox { x, y, name, product, .. } = of;
+    let node = of.node.and_then(|at| fabric.nodes().get(at));
+    let (kind, assumed) = node.map_or((NodeKind::Cpu, true), |node| (node.kind, node.assumed));
+    let (fill, line) = match kind {
         NodeKind::Gpu => ("#d9f2c4", "#5f9e2f"),
         NodeKind::Nic | NodeKind::Card | NodeKind::Nvme | NodeKind::Fpga => ("#cfe8f7", "#3a86b5"),
         NodeKind::Switch | NodeKind::NvSwitch => ("#fbe8b0", "#b98a12"),
         NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Host => ("#e4e7ea", "#7c8590"),
     };
-    let dash = if node.assumed { " stroke-dasharray=\"4 3\"" } else { "" };
+    let dash = if assumed { " stroke-dasharray=\"4 3\"" } else { "" };
     let _ = writeln!(
         svg,
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"4\" fill=\"{fill}\" \
          stroke=\"{line}\"{dash}/>"
     );
-    let product = label::product(node);
-    let name = escape(&fit(&label::name(node), NAME_CHARS));
+    let name = escape(&fit(name, NAME_CHARS));
     let middle = y + BOX_HEIGHT / 2.0;
     let (tx, name_y) = (x + 8.0, if product.is_empty() { middle + 4.0 } else { middle - 2.0 });
     let _ = writeln!(
         svg,
         "<text x=\"{tx:.1}\" y=\"{name_y:.1}\" font-size=\"12\" font-weight=\"600\" fill=\"#1f2933\">{name}</text>"
     );
-    if width(&product) > 0 {
-        let product = escape(&fit(&product, BOX_CHARS));
+    if width(product) > 0 {
+        let product = escape(&fit(product, BOX_CHARS));
         let _ = writeln!(
             svg,
             "<text x=\"{tx:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#475260\">{product}</text>",

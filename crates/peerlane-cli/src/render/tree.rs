@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use peerlane::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind};
 use peerlane::names::ranges;
 
+use super::outline::{Below, Outline};
 use super::style::{self, paint};
 use super::text::{fit, hang, width};
 use super::{label, line_width, nvlink};
@@ -24,13 +25,14 @@ pub(crate) struct Options {
 
 /// Writes the tree, then NVLink and other links outside it.
 pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> io::Result<()> {
-    let mut drawing = Drawing { fabric, options, all_assumed: all_assumed(fabric), lines: Vec::new() };
+    let outline = Outline::of(fabric);
+    let mut drawing = Drawing { fabric, options, outline: &outline, lines: Vec::new() };
     let cpus: Vec<NodeId> = fabric.of_kind(NodeKind::Cpu).collect();
     let between = smp_links(fabric);
     for (i, &cpu) in cpus.iter().enumerate() {
         drawing.root(cpu);
         // for two sockets the link is drawn between them; for more, links are listed below
-        if let ([only], [_, _], 0) = (between.as_slice(), cpus.as_slice(), i) {
+        if let ([only], [_, _], 0, false) = (between.as_slice(), cpus.as_slice(), i, outline.is_implied()) {
             drawing.lines.push(Line::plain("║  ", label::link(only)));
         }
     }
@@ -41,16 +43,14 @@ pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> i
     for top in trees {
         drawing.root(top);
     }
-    let implied = drawing.all_assumed;
     for line in drawing.lines {
         line.write(out)?;
     }
-    if cpus.len() > 2 {
+    if cpus.len() > 2 && !outline.is_implied() {
         sockets(out, fabric, &cpus, &between)?;
     }
-    if implied {
-        let text = "All sockets, root complexes and switches shown are assumed.";
-        writeln!(out, "  {}", paint(style::DIM, text))?;
+    if let Some(text) = outline.remark() {
+        writeln!(out, "  {}", paint(style::DIM, &text))?;
     }
     if !lone.is_empty() {
         let names: Vec<&str> = lone.iter().map(|id| fabric.node(*id).name.as_str()).collect();
@@ -148,8 +148,7 @@ impl Line {
 struct Drawing<'a> {
     fabric: &'a Fabric,
     options: Options,
-    /// Stated once below the tree instead of at each node.
-    all_assumed: bool,
+    outline: &'a Outline<'a>,
     lines: Vec<Line>,
 }
 
@@ -175,20 +174,24 @@ impl<'a> Drawing<'a> {
             self.lines.push(Line::plain(&format!("{indent}└─"), " …".to_owned()));
             return;
         }
+        let several = children.len() > 1;
         let mut rest = children.as_slice();
-        while let Some((&(link, child), _)) = rest.split_first() {
-            let alike = 1 + rest.iter().skip(1).take_while(|(l, c)| self.collapses(link, child, l, *c)).count();
+        while let Some((first, _)) = rest.split_first() {
+            let (link, child) = (self.own_link(first), first.node);
+            let alike = 1 + rest.iter().skip(1).take_while(|b| self.collapses(link, child, b)).count();
             let (group, after) = rest.split_at(alike);
             rest = after;
             let (branch, below) = if rest.is_empty() { ("└─", "   ") } else { ("├─", "│  ") };
             let (mut name, detail) = self.describe(child);
             if alike > 1 {
-                let names: Vec<&str> = group.iter().map(|(_, id)| self.fabric.node(*id).name.as_str()).collect();
+                let names: Vec<&str> = group.iter().map(|b| self.fabric.node(b.node).name.as_str()).collect();
                 name = ranges(&names);
             }
+            let edge = label::edge(link);
+            let edge = if edge.is_empty() && several { self.root_complex(first) } else { edge };
             self.lines.push(Line {
                 lead: format!("{indent}{branch}"),
-                edge: label::edge(link),
+                edge,
                 shortfall: label::shortfall(link).map(|full| full.to_string()),
                 narrow: label::is_narrow(link),
                 name,
@@ -199,9 +202,23 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// The link just above a node.
+    fn own_link(&self, below: &Below) -> &'a Link {
+        // there is always one: a node is below another by a link
+        let id = below.links.last().copied().unwrap_or_else(|| unreachable!("no link above a node"));
+        self.fabric.link(id)
+    }
+
+    /// The root complex on the way to a node that has no line of its own.
+    fn root_complex(&self, below: &Below) -> String {
+        let passed = below.passed.iter().map(|id| self.fabric.node(*id));
+        passed.filter(|n| n.kind == NodeKind::RootComplex).map(|n| n.name.clone()).next().unwrap_or_default()
+    }
+
     /// Whether two siblings share a line: identical leaves in a machine with very many GPUs.
-    fn collapses(&self, link: &Link, child: NodeId, other_link: &Link, other: NodeId) -> bool {
-        let (a, b) = (self.fabric.node(child), self.fabric.node(other));
+    fn collapses(&self, link: &Link, child: NodeId, other: &Below) -> bool {
+        let (a, b) = (self.fabric.node(child), self.fabric.node(other.node));
+        let other_link = self.own_link(other);
         self.fabric.of_kind(NodeKind::Gpu).nth(MAX_GPUS_EACH).is_some()
             && a.kind == b.kind
             && a.kind.is_endpoint()
@@ -210,18 +227,17 @@ impl<'a> Drawing<'a> {
     }
 
     /// What is drawn below a node, in order. NICs of a card share the card's line.
-    fn shown_below(&self, id: NodeId) -> Vec<(&'a Link, NodeId)> {
+    fn shown_below(&self, id: NodeId) -> Vec<Below> {
+        if self.is_nic_card(id) {
+            return Vec::new();
+        }
         let fabric = self.fabric;
-        let on_die = fabric.links_of(id).iter().copied().filter(|(link, next)| {
-            let kind = fabric.node(*next).kind;
-            fabric.node(id).kind == NodeKind::Cpu
-                && fabric.link(*link).kind == LinkKind::OnDie
-                && (kind != NodeKind::Host || self.hosts(id).len() > 1)
-        });
-        let below = fabric.downstream(id).filter(|_| !self.is_nic_card(id));
-        let mut all: Vec<(&Link, NodeId)> = on_die.chain(below).map(|(link, n)| (fabric.link(link), n)).collect();
+        let is_host = |below: &Below| fabric.node(below.node).kind == NodeKind::Host;
+        let one_memory = self.hosts(id).len() <= 1;
+        let shown = self.outline.below(id).into_iter().filter(|below| !(is_host(below) && one_memory));
+        let mut all: Vec<Below> = shown.collect();
         // memory first; the sort is stable, so the rest keeps the fabric's order
-        all.sort_by_key(|(_, n)| fabric.node(*n).kind != NodeKind::Host);
+        all.sort_by_key(|below| !is_host(below));
         all
     }
 
@@ -245,7 +261,12 @@ impl<'a> Drawing<'a> {
             let detail = product.filter(|p| !p.is_empty()).take(1).chain(["one card".to_owned()]);
             return (names.join(" + "), detail.collect::<Vec<_>>().join(" · "));
         }
-        let mut words = vec![label::product(node)];
+        if let Some(domain) = self.outline.domain(id) {
+            let cpus = node.cpus.as_ref().map(|cpus| format!("CPUs {cpus}"));
+            return (domain, cpus.unwrap_or_default());
+        }
+        let switches = self.outline.switches(id).map(str::to_owned);
+        let mut words = vec![switches.unwrap_or_else(|| label::product(node))];
         let memory = self.hosts(id);
         if node.kind == NodeKind::Cpu
             && let [only] = memory.as_slice()
@@ -268,20 +289,10 @@ impl<'a> Drawing<'a> {
         if self.options.verbose || node.kind == NodeKind::Cpu {
             words.extend(node.note.clone());
         }
-        words.extend((node.assumed && !self.all_assumed).then(|| "assumed".to_owned()));
+        words.extend((node.assumed && !self.outline.is_assumed()).then(|| "assumed".to_owned()));
         words.retain(|w| !w.is_empty());
         (label::name(node), words.join(" · "))
     }
-}
-
-/// Whether all inner nodes are assumed, as they are if only a class matrix is known.
-fn all_assumed(fabric: &Fabric) -> bool {
-    let mut inner = fabric.nodes().iter().filter(|n| is_inner(n.kind)).peekable();
-    inner.peek().is_some() && inner.all(|n| n.assumed)
-}
-
-fn is_inner(kind: NodeKind) -> bool {
-    matches!(kind, NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Switch)
 }
 
 fn look(kind: NodeKind) -> anstyle::Style {
