@@ -15,6 +15,7 @@ use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
+use peerlane::names::closest;
 use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
@@ -379,38 +380,5 @@ pub(crate) fn unknown(name: &str, what: &str) -> String {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),
         Some((last, [])) => format!("{what}: '{name}'; did you mean {last}?"),
         Some((last, rest)) => format!("{what}: '{name}'; did you mean {} or {last}?", rest.join(", ")),
-    }
-}
-
-/// Up to three similar names, most similar first.
-fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let name = name.to_lowercase();
-    // an argument may be a whole text; only short ones are compared
-    if name.is_empty() || name.len() > 64 {
-        return Vec::new();
-    }
-    let mut near: Vec<(usize, &str)> = names
-        .filter_map(|candidate| {
-            let contains = name.len() >= 3 && (candidate.contains(&name) || name.contains(candidate));
-            let distance = if contains { 0 } else { strsim::levenshtein(&name, candidate) };
-            (distance <= 1 + name.chars().count() / 4).then_some((distance, candidate))
-        })
-        .collect();
-    near.sort();
-    near.truncate(3);
-    near.into_iter().map(|(_, candidate)| candidate).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_near_a_typo() {
-        let names = || ["7gforce", "exxact-devbox", "exxact-tensor", "hpcac-tessa"].into_iter();
-        assert_eq!(closest("7gforse", names()), ["7gforce"]);
-        assert_eq!(closest("exxact", names()), ["exxact-devbox", "exxact-tensor"]);
-        assert!(closest("zebra", names()).is_empty());
-        assert!(closest("", names()).is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! nothing downstream needs to know which it was.
 
 pub mod description;
+pub mod lookup;
 mod nccl_rings;
 pub mod reading;
 

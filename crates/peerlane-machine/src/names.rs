@@ -23,6 +23,25 @@ pub fn number_after(name: &str, prefix: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
+/// Up to three names like this one, the most similar first.
+pub fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    // an argument may be a whole text; only short ones are compared
+    if name.is_empty() || name.len() > 64 {
+        return Vec::new();
+    }
+    let near = names.filter_map(|candidate| {
+        let lower = candidate.to_lowercase();
+        let contains = name.len() >= 3 && lower.len() >= 3 && (lower.contains(&name) || name.contains(&lower));
+        let distance = if contains { 0 } else { strsim::levenshtein(&name, &lower) };
+        (distance <= 1 + name.chars().count() / 4).then_some((distance, candidate))
+    });
+    let mut near: Vec<(usize, &str)> = near.collect();
+    near.sort();
+    near.truncate(3);
+    near.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
 /// Whether a name means host memory: `host`, `host0` …, on one machine or as `node3/host0`.
 pub fn is_host(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -82,6 +101,16 @@ mod tests {
     fn long_lists_are_cut() {
         let many: Vec<String> = (0..20).map(|i| format!("GPU{}", i * 2)).collect();
         assert!(list(&many).ends_with("GPU22 and 8 more"));
+    }
+
+    #[test]
+    fn names_near_a_typo() {
+        let names = || ["7gforce", "exxact-devbox", "exxact-tensor", "hpcac-tessa"].into_iter();
+        assert_eq!(closest("7gforse", names()), ["7gforce"]);
+        assert_eq!(closest("exxact", names()), ["exxact-devbox", "exxact-tensor"]);
+        assert_eq!(closest("GPV0", ["GPU0"].into_iter()), ["GPU0"]);
+        assert!(closest("zebra", names()).is_empty());
+        assert!(closest("", names()).is_empty());
     }
 
     #[test]

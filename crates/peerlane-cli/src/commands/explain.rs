@@ -1,6 +1,6 @@
 //! `peerlane explain`: the path between two nodes, hop by hop, with what limits it and why.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
@@ -8,25 +8,20 @@ use peerlane::comparison::Comparison;
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, MeasuredCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
+use peerlane::machine::lookup::HOST;
 use peerlane::matrix::Operation;
 use peerlane::model::{Assume, Model, PeerAccess, Route, SharedRate, Transfer};
-use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
-use peerlane::upgrades::{Upgrade, upgrades};
+use peerlane::upgrades::upgrades;
 
-use super::{heading, json, on_assumptions};
+use super::{heading, json};
 use crate::args::ExplainArgs;
-use crate::render::style::{self, paint};
-use crate::render::text::{fit, hang, number, span, width, wrap};
-use crate::render::{self, label, line_width};
+use crate::render::{explanation, label};
 use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
 
 /// Sizes at which a path's rate is shown.
 const SIZES: [Bytes; 5] = [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(256 << 20)];
-
-/// The name of the host memory nearest to the other end.
-const HOST: &str = "host";
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let [targets @ .., a, b] = args.words.as_slice() else {
@@ -39,10 +34,10 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} A {b}")));
     }
     let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;
-    let has_both = |m: &&Machine| find(&m.fabric, a, b).is_ok();
+    let has_both = |m: &&Machine| m.lookup_pair(a, b).is_ok();
     let Some(first) = loaded.machines().next() else { return Err(Failure::new("no machine found")) };
     let machine = loaded.machines().find(has_both).unwrap_or(first);
-    let ends = find(&machine.fabric, a, b).map_err(Failure::Message)?;
+    let ends = machine.lookup_pair(a, b).map_err(|why| Failure::new(why.to_string()))?;
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; give two different ones")));
     }
@@ -62,22 +57,10 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 machine.name
             ));
         }
-        show(out, machine, &explained, args.detail.verbose)?;
+        heading(out, machine)?;
+        explanation::show(out, &explained, args.detail.verbose)?;
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
-}
-
-/// The two nodes, or an error that lists the nodes.
-fn find(fabric: &Fabric, a: &str, b: &str) -> Result<(NodeId, NodeId), String> {
-    let one = |name: &str, other: &str| {
-        let host = || fabric.find(other).filter(|_| name == HOST).and_then(|o| fabric.nearest_host(o));
-        fabric.find(name).or_else(host).ok_or_else(|| {
-            let mut names: Vec<&str> = fabric.nodes().iter().map(|n| n.name.as_str()).collect();
-            names.sort_by_key(|n| fabric.find(n).map(|id| fabric.node(id).kind));
-            format!("no node '{name}'; the nodes are: {}", ranges(&names))
-        })
-    };
-    Ok((one(a, b)?, one(b, a)?))
 }
 
 /// A copy from `a` to `b`, or a transfer by the NIC, drive or card among them.
@@ -214,139 +197,4 @@ fn measured(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<MeasuredCell> 
         }
     }
     all
-}
-
-fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose: bool) -> io::Result<()> {
-    heading(out, machine)?;
-    writeln!(out, "\n{}", paint(style::HEADING, &format!("{} → {}", e.a, e.b)))?;
-    let class = e.class.map_or_else(|| "unknown path".to_owned(), |c| format!("{c}: {}", c.meaning()));
-    hang(out, "  class      ", &class)?;
-    match (e.staged, &e.staged_because) {
-        (Some(false), _) => hang(out, "  transfer   ", "direct")?,
-        (Some(true), Some(why)) => hang(out, "  transfer   ", &format!("staged through host memory: {why}"))?,
-        (Some(true), None) => hang(out, "  transfer   ", "staged through host memory")?,
-        (None, _) => {}
-    }
-    hops(out, &e.hops, verbose)?;
-    writeln!(out, "\n{}", paint(style::HEADING, "Expected"))?;
-    for (ends, rate) in [
-        (format!("{} → {}", e.a, e.b), &e.forward),
-        (format!("{} → {}", e.b, e.a), &e.backward),
-        ("both at once".to_owned(), &e.both),
-    ] {
-        if let Some(rate) = rate {
-            let label = format!("  {:<20} {:>8} GB/s  ", fit(&ends, 20), number(rate.rate));
-            let range = format!("{} to {}", number(rate.low), number(rate.high));
-            hang(out, &label, &format!("{range}; bound by {}", rate.bottleneck))?;
-        }
-    }
-    if let Some(curve) = &e.curve {
-        by_size(out, curve)?;
-    }
-    for why in &e.unknown {
-        hang(out, "  ", why)?;
-    }
-    on_assumptions(out, &e.assumptions)?;
-    write_upgrades(out, e)?;
-    measurements(out, &e.measured)?;
-    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))?;
-    e.device.as_ref().map_or(Ok(()), |device| render::device::show(out, device))?;
-    e.unified_memory.as_ref().map_or(Ok(()), |found| render::unified::show(out, found))
-}
-
-/// The time of a small copy, and rates by size.
-fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
-    let label = format!("  {:<20} {:>8} us    ", "small copy", number(curve.latency));
-    let [low, high] = curve.latency_interval;
-    hang(out, &label, &format!("{} to {}; {}", number(low), number(high), curve.latency_why))?;
-    let rates = curve.rates.iter().map(|(size, rate)| format!("{} {}", Bytes(*size), number(*rate)));
-    let half = format!("half the asymptotic rate at {:.0} KiB", curve.half_size as f64 / 1024.0);
-    let rates = rates.collect::<Vec<_>>().join(", ");
-    hang(out, &format!("  {:<36}", "rate by copy size, GB/s"), &format!("{rates}; {half}"))?;
-    curve.staged_from.map_or(Ok(()), |size| {
-        let staged = format!("faster for {} and more", Bytes(size));
-        hang(out, &format!("  {:<36}", "staged through host memory"), &staged)
-    })
-}
-
-/// Changes that would raise the rate, the largest gain first.
-fn write_upgrades(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
-    if e.upgrades.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{}", paint(style::HEADING, &format!("What would raise the rate {} → {}", e.a, e.b)))?;
-    for Upgrade { what, edits, rate, factor, bottleneck } in &e.upgrades {
-        let label = format!("  {:>8} GB/s {:>7}  ", number(*rate), times(*factor));
-        hang(out, &label, &format!("{what}; then bound by {bottleneck}"))?;
-        let flags: Vec<String> = edits.iter().map(|e| format!("--what-if '{e}'")).collect();
-        for line in wrap(&flags.join(" "), line_width() - width(&label)) {
-            writeln!(out, "{:indent$}{}", "", paint(style::DIM, &line), indent = width(&label))?;
-        }
-    }
-    Ok(())
-}
-
-/// `+28 %`, `× 6.7`.
-fn times(factor: f64) -> String {
-    if factor < 2.0 { format!("+{:.0} %", (factor - 1.0) * 100.0) } else { format!("× {factor:.1}") }
-}
-
-fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result<()> {
-    if hops.is_empty() {
-        return Ok(());
-    }
-    let any_limit = hops.iter().any(|h| h.limit.is_some());
-    writeln!(
-        out,
-        "\n{}",
-        paint(
-            style::HEADING,
-            if any_limit { "Hops, with the rate that each allows a single transfer" } else { "Hops" }
-        )
-    )?;
-    let paths: Vec<String> = hops
-        .iter()
-        .map(|h| match &h.link {
-            Some(link) => format!("{} ─ {link} ─ {}", h.from, h.to),
-            None => format!("{} → {}", h.from, h.to),
-        })
-        .collect();
-    let column = paths.iter().map(|p| width(p)).max().unwrap_or(0).min(42);
-    for (hop, path) in hops.iter().zip(&paths) {
-        let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
-        let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
-        let why = wrap(label::reason(hop.limit, &hop.why), line_width().saturating_sub(column + 19));
-        let first = why.first().map_or("", String::as_str);
-        let line = format!("  {:column$} {} {}", fit(path, column), paint(look, &format!("{limit:>11} {mark}")), first);
-        writeln!(out, "{}", line.trim_end())?;
-        for more in why.iter().skip(1) {
-            writeln!(out, "{:indent$}{more}", "", indent = column + 17)?;
-        }
-        if verbose && !hop.evidence.is_empty() {
-            for line in wrap(&hop.evidence.join("; "), line_width() - 6) {
-                writeln!(out, "      {}", paint(style::DIM, &line))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn measurements(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
-    if cells.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{}", paint(style::HEADING, "Measured or published"))?;
-    for cell in cells {
-        let value = format!("{} {}", span(cell.low, cell.high), cell.unit);
-        let ratio = match cell.expected {
-            Some(e) if e > 0.0 => format!("{} of expected {}", span(cell.low / e, cell.high / e), number(e)),
-            _ => String::new(),
-        };
-        let ends = fit(&format!("{} → {}", cell.row, cell.col), 24);
-        writeln!(out, "{}", format!("  {ends:<24} {value:>16}  {ratio}").trim_end())?;
-        for line in wrap(&format!("{}; {}", cell.what, cell.evidence), line_width() - 6) {
-            writeln!(out, "      {}", paint(style::DIM, &line))?;
-        }
-    }
-    Ok(())
 }

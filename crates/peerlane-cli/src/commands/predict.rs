@@ -7,7 +7,9 @@ use peerlane::catalogue::Parts;
 use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison, Metric};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::machine::Machine;
 use peerlane::matrix::{Engine, Operation};
+use peerlane::model::rdma::NicMessages;
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
@@ -18,7 +20,7 @@ use crate::args::PredictArgs;
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};
-use crate::render::{line_width, matrix};
+use crate::render::{self, line_width, matrix};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparison = Comparison::of(&model);
         let matrices = comparison.predicted();
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
+        let messages = args.sizes.as_deref().map_or_else(Vec::new, |sizes| messages(&model, sizes));
         let collectives = args.collectives.as_deref().map_or_else(Vec::new, |s| ExpectedCollective::all(machine, s));
         // assumptions about unused links do not matter
         let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
@@ -50,12 +53,22 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 show(out, &model.machine.fabric, expected, args.detail.verbose)?;
                 beside(out, &comparison, expected)?;
             }
-            by_size(out, &curves)?;
+            render::sizes::copies(out, &curves)?;
+            render::sizes::messages(out, &messages)?;
             collective_rates(out, args.collectives.is_some(), &collectives)?;
+            changes(out, machine, &collectives)?;
         }
         if args.detail.json {
             let (name, comparison) = (machine.name.clone(), MachineComparison::of(&comparison));
-            predictions.push(MachinePrediction { name, assumptions, matrices, curves, collectives, comparison });
+            predictions.push(MachinePrediction {
+                name,
+                assumptions,
+                matrices,
+                curves,
+                messages,
+                collectives,
+                comparison,
+            });
         }
     }
     if args.detail.json {
@@ -64,7 +77,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
-/// One path of each kind, by class, staging and end points: the first in the machine's order.
+/// One path of each kind, by class, end points and rates: the first in the machine's order. Direct copies stand before
+/// those staged through host memory.
 fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     let fabric = &model.machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
@@ -74,47 +88,50 @@ fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     let hosts = gpus.iter().filter_map(|gpu| Some((fabric.nearest_host(*gpu)?, *gpu)));
     let paths = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
     for (source, destination) in paths.take(MOST_PATHS) {
-        let ahead =
-            Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled };
         let ends = [source, destination].map(|n| (fabric.node(n).kind, fabric.node(n).part.clone()));
-        for peer in [PeerAccess::Enabled, PeerAccess::Disabled] {
-            let transfer = Transfer { peer, ..ahead };
-            let Some(curve) = ExpectedCurve::of(model, &transfer, sizes) else { continue };
-            let kind = (curve.class, curve.staged, ends.clone(), (curve.rate * 100.0).round() as u64);
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-                curves.push(curve);
-            }
+        let mut methods = [PeerAccess::Enabled, PeerAccess::Disabled].map(|peer| {
+            let (engine, op) = (Engine::Ce, Operation::Write);
+            ExpectedCurve::of(model, &Transfer { source, destination, engine, op, peer }, sizes)
+        });
+        // without peer access of its own, a path has only one method
+        if let [Some(one), Some(other)] = &methods
+            && one.staged == other.staged
+        {
+            methods[1] = None;
+        }
+        let found: Vec<ExpectedCurve> = methods.into_iter().flatten().collect();
+        let rates: Vec<_> = found.iter().map(|c| (c.class, c.staged, (c.rate * 100.0).round() as u64)).collect();
+        let kind = (ends, rates);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            curves.extend(found);
         }
     }
     curves
 }
 
+/// Messages through NICs: one GPU and NIC of each kind, the first in the machine's order.
+fn messages(model: &Model, sizes: &[Bytes]) -> Vec<NicMessages> {
+    let fabric = &model.machine.fabric;
+    let nics: Vec<NodeId> = model.machine.rdma_nics().collect();
+    let pairs = fabric.of_kind(NodeKind::Gpu).flat_map(|gpu| nics.iter().map(move |nic| (gpu, *nic)));
+    let mut kinds = Vec::new();
+    let mut all = Vec::new();
+    for (gpu, nic) in pairs.take(MOST_PATHS) {
+        let found = NicMessages::of(model, gpu, nic, sizes);
+        let parts = [gpu, nic].map(|n| fabric.node(n).part.clone());
+        let rates: Vec<_> = found.methods.iter().map(|m| (m.method, (m.rate * 100.0).round() as u64)).collect();
+        let kind = (parts, found.class, rates);
+        if !found.methods.is_empty() && !kinds.contains(&kind) {
+            kinds.push(kind);
+            all.push(found);
+        }
+    }
+    all
+}
+
 /// Limit of paths that are searched for kinds.
 const MOST_PATHS: usize = 4096;
-
-fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
-    /// Columns that fit next to the sizes.
-    const COLUMNS: usize = 6;
-    for few in curves.chunks(COLUMNS) {
-        let row = |out: &mut dyn Write, label: &str, cell: &dyn Fn(&ExpectedCurve) -> String| {
-            let cells: String = few.iter().map(|c| format!(" {:>13}", cell(c))).collect();
-            writeln!(out, "  {label:<13}{cells}")
-        };
-        writeln!(out, "\n{}", paint(style::HEADING, "Copy rate by size, GB/s, copy engine, one way"))?;
-        row(out, "from", &|c| c.from.clone())?;
-        row(out, "to", &|c| c.to.clone())?;
-        row(out, "class", &|c| c.class.map_or_else(String::new, |class| class.to_string()))?;
-        row(out, "", &|c| if c.staged { "staged" } else { "" }.to_owned())?;
-        for (i, (size, _)) in few.first().map_or(&[][..], |c| &c.rates).iter().enumerate() {
-            row(out, &Bytes(*size).to_string(), &|c| c.rates.get(i).map_or_else(String::new, |(_, r)| number(*r)))?;
-        }
-        row(out, "asymptote", &|c| number(c.rate))?;
-        row(out, "half at, KiB", &|c| format!("{:.0}", c.half_size as f64 / 1024.0))?;
-        row(out, "small copy, us", &|c| number(c.latency))?;
-    }
-    Ok(())
-}
 
 /// Times and bus bandwidths of collectives, a row a size.
 fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]) -> io::Result<()> {
@@ -134,6 +151,23 @@ fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]
         writeln!(out, "  {:<8}{cells}", Bytes(point.size).to_string())?;
     }
     writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")
+}
+
+/// The sizes from which NCCL or RCCL changes its algorithm or protocol, between the least and the largest size shown.
+fn changes(out: &mut dyn Write, machine: &Machine, shown: &[ExpectedCollective]) -> io::Result<()> {
+    let sizes = || shown.iter().flat_map(|of| of.points.iter().map(|point| point.size));
+    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return Ok(()) };
+    let powers: Vec<Bytes> = (0..=40).map(|p| Bytes(1 << p)).filter(|size| (least..=most).contains(&size.0)).collect();
+    for of in ExpectedCollective::all(machine, &powers) {
+        let name = |point: &ExpectedPoint| format!("{} {}", point.algorithm, point.protocol);
+        let same = of.points.chunk_by(|a, b| name(a) == name(b)).filter_map(<[ExpectedPoint]>::first);
+        let steps = same.enumerate().map(|(i, point)| match i {
+            0 => name(point),
+            _ => format!("{} from {}", name(point), Bytes(point.size)),
+        });
+        hang(out, &format!("  {:<14} ", of.collective.name()), &steps.collect::<Vec<_>>().join(", "))?;
+    }
+    Ok(())
 }
 
 /// `  12.5  366 Rs`.

@@ -13,6 +13,7 @@ mod summary;
 
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::lookup::LookupError;
 use peerlane_machine::units::{Rate, Seconds};
 use peerlane_model::model::nccl;
 use peerlane_read::catalogue::Parts;
@@ -46,6 +47,9 @@ pub enum ClusterError {
     /// A name that nothing has.
     #[error("'{0}' is no GPU of {1}")]
     Unknown(String, String),
+    /// The same of a node's device.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
     /// The model has no rate for a path.
     #[error("{0}")]
     Model(String),
@@ -200,11 +204,8 @@ impl Cluster {
             (None, None) => (0, name),
             _ => return Err(unknown()),
         };
-        let device = self.node.fabric.find(device).ok_or_else(unknown)?;
-        let kind = self.node.fabric.node(device).kind;
-        if !matches!(kind, NodeKind::Gpu | NodeKind::Host) {
-            return Err(unknown());
-        }
+        let wanted = |kind| matches!(kind, NodeKind::Gpu | NodeKind::Host);
+        let device = self.node.lookup_any(device, wanted)?;
         Ok(Place { node, device })
     }
 

@@ -237,7 +237,7 @@ pub fn place(model: &Model, request: &Request) -> Result<PlacementDocument, Plac
 
 fn busy(machine: &Machine, gpus: &[NodeId], names: &[String]) -> Result<Vec<usize>, PlaceError> {
     let at = |name: &String| {
-        let id = machine.fabric.find(name.trim());
+        let id = machine.lookup_gpu(name).ok();
         gpus.iter().position(|gpu| Some(*gpu) == id).ok_or_else(|| {
             let all: Vec<&str> = gpus.iter().map(|g| machine.fabric.node(*g).name.as_str()).collect();
             PlaceError::NoSuchGpu(machine.name.clone(), name.chars().take(40).collect(), ranges(&all))

@@ -3,6 +3,7 @@
 use peerlane_machine::curve::At;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::lookup::LookupError;
 use peerlane_machine::names::gpu_number;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
@@ -44,8 +45,8 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TuneError {
     /// A GPU is not there.
-    #[error("{0} has no GPU named '{1}'")]
-    NoSuchGpu(String, String),
+    #[error("{0}: {1}")]
+    NoSuchGpu(String, LookupError),
     /// Not a collective between 2 and 32 GPUs that NCCL's settings concern.
     #[error("{machine}: settings are predicted for 2 to 32 GPUs, and not for all-to-all; there are {gpus} GPUs")]
     Unsupported {
@@ -147,14 +148,10 @@ pub fn tune(machine: &Machine, parts: &Parts, request: &Request) -> Result<Tunin
 }
 
 fn gpus(machine: &Machine, wanted: &[String]) -> Result<Vec<NodeId>, TuneError> {
-    let is_gpu = |id: &NodeId| machine.fabric.node(*id).kind == NodeKind::Gpu;
     if wanted.is_empty() {
         return Ok(machine.fabric.of_kind(NodeKind::Gpu).collect());
     }
-    let find = |name: &String| {
-        let found = machine.fabric.find(name).filter(is_gpu);
-        found.ok_or_else(|| TuneError::NoSuchGpu(machine.name.clone(), name.clone()))
-    };
+    let find = |name: &String| machine.lookup_gpu(name).map_err(|why| TuneError::NoSuchGpu(machine.name.clone(), why));
     wanted.iter().map(find).collect()
 }
 

@@ -36,13 +36,20 @@ impl<'p> Changing<'p> {
         &self.machine.fabric
     }
 
+    /// Why an edit that names what is not there is refused.
+    fn missing(&self, edit: &Edit, name: &str) -> WhatIfError {
+        let why =
+            self.machine.lookup(name).err().map_or_else(|| format!("'{name}' cannot be made"), |why| why.to_string());
+        edit.refused(why)
+    }
+
     fn name(&self, id: NodeId) -> String {
         self.fabric().node(id).name.clone()
     }
 
     /// Makes one change, or returns why it cannot.
     pub(super) fn make(&mut self, edit: &Edit) -> Result<(), WhatIfError> {
-        let was = match grammar::what(edit, self.fabric())? {
+        let was = match grammar::what(edit, &self.machine)? {
             What::Node(node) if edit.to == "none" => self.remove_node(edit, node)?,
             What::Node(node) => {
                 let name = self.name(node);
@@ -304,7 +311,7 @@ impl<'p> Changing<'p> {
     /// Adds a node of a part; it has no link yet.
     fn add_node(&mut self, edit: &Edit, name: &str) -> Result<String, WhatIfError> {
         if edit.to == "none" || name.contains(['.', '-', '=', ' ']) {
-            return Err(grammar::missing(edit, name, self.fabric()));
+            return Err(self.missing(edit, name));
         }
         let Some(part) = self.parts.meant(&edit.to) else {
             return Err(edit.refused(format!(
@@ -334,8 +341,7 @@ impl<'p> Changing<'p> {
             Some((below, width)) => (below, Some(width.trim())),
             None => (edit.to.as_str(), None),
         };
-        let missing = || grammar::missing(edit, below, self.fabric());
-        let parent = self.fabric().find(below).ok_or_else(missing)?;
+        let parent = self.machine.lookup(below).map_err(|why| edit.refused(why.to_string()))?;
         let parent = self.port(edit, parent)?;
         if !matches!(self.fabric().node(parent).kind, NodeKind::RootComplex | NodeKind::Switch) {
             return Err(
@@ -365,7 +371,7 @@ impl<'p> Changing<'p> {
         };
         let (generation, lanes) = (stated.generation.or(before.generation), stated.lanes.or(before.lanes));
         let to = LinkTo::Pcie(PcieWidth { generation, lanes });
-        let Some(kind) = self.kind(edit, &to, parent, moved, None)? else { return Err(missing()) };
+        let Some(kind) = self.kind(edit, &to, parent, moved, None)? else { return Err(self.missing(edit, below)) };
         let mut link = Link::new(parent, moved, kind);
         link.note = Some(NOTE.to_owned());
         let (numa, cpus) = {

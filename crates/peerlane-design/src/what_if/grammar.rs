@@ -3,6 +3,8 @@
 use super::Edit;
 use super::WhatIfError;
 use peerlane_machine::fabric::{FAMILIES, Fabric, GpuLink, Interconnect, NodeId, NodeKind, PcieWidth};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::lookup::LookupError;
 use peerlane_machine::names::ranges;
 
 /// What an edit changes, looked up in the fabric.
@@ -48,23 +50,20 @@ pub(super) fn nodes(fabric: &Fabric) -> String {
     ranges(&names)
 }
 
-/// Why an edit that names what is not there is refused.
-pub(super) fn missing(edit: &Edit, name: &str, fabric: &Fabric) -> WhatIfError {
-    edit.refused(format!("no node '{name}' here; the nodes are: {}", nodes(fabric)))
-}
-
 /// Looks up the left side of an edit. A name that nothing has is a new node only where the edit has no property.
-pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, WhatIfError> {
+pub(super) fn what<'e>(edit: &'e Edit, machine: &Machine) -> Result<What<'e>, WhatIfError> {
     let text = edit.what.as_str();
-    if let Some(node) = fabric.find(text) {
-        return Ok(What::Node(node));
+    let refused = |why: LookupError| edit.refused(why.to_string());
+    match machine.lookup(text) {
+        Ok(node) => return Ok(What::Node(node)),
+        Err(why @ LookupError::Ambiguous { .. }) => return Err(refused(why)),
+        Err(LookupError::Unknown { .. }) => {}
     }
     if text == "p2p" {
         return Ok(What::Peers);
     }
-    let missing = |name: &str| missing(edit, name, fabric);
     if let Some((name, property)) = text.rsplit_once('.') {
-        let node = || fabric.find(name).ok_or_else(|| missing(name));
+        let node = || machine.lookup(name).map_err(refused);
         match property {
             "link" => return node().map(What::LinkOf),
             "part" => return node().map(What::PartOf),
@@ -72,37 +71,37 @@ pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, What
             "method" => return node().map(What::MethodOf),
             "p2p" => {
                 let usage = || edit.refused("p2p is of all GPUs (p2p=on) or of two (GPU0-GPU1.p2p=on)");
-                let (a, b) = pair(name, fabric).map_err(|name| missing(&name))?.ok_or_else(usage)?;
+                let (a, b) = pair(name, machine).map_err(refused)?.ok_or_else(usage)?;
                 return Ok(What::PeersBetween(a, b));
             }
             _ => {}
         }
-        if let Some(node) = fabric.find(name) {
-            let nic = if fabric.node(node).kind == NodeKind::Nic { format!(", {name}.method") } else { String::new() };
+        if let Ok(id) = machine.lookup(name) {
+            let node = machine.fabric.node(id);
+            let name = &node.name;
+            let nic = if node.kind == NodeKind::Nic { format!(", {name}.method") } else { String::new() };
             let why = format!("a node has no '{property}'; there are: {name}.link, {name}.part, {name}.at{nic}");
             return Err(edit.refused(why));
         }
     }
-    match pair(text, fabric).map_err(|name| missing(&name))? {
+    match pair(text, machine).map_err(refused)? {
         Some((a, b)) => Ok(What::Between(a, b)),
         None => Ok(What::NewNode(text)),
     }
 }
 
-/// The two nodes of `A-B`, at whichever dash parts two names. `None` where there is no dash, else the name that
-/// nothing has.
-fn pair(text: &str, fabric: &Fabric) -> Result<Option<(NodeId, NodeId)>, String> {
+/// The two nodes of `A-B`, at whichever dash parts two names. `None` where there is no dash.
+fn pair(text: &str, machine: &Machine) -> Result<Option<(NodeId, NodeId)>, LookupError> {
     let dashes: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| matches!(c, '-' | '–')).collect();
     let mut missing = None;
     for (at, dash) in &dashes {
-        let (a, b) = (&text[..*at], &text[at + dash.len_utf8()..]);
-        match (fabric.find(a), fabric.find(b)) {
-            (Some(x), Some(y)) => return Ok(Some((x, y))),
-            (Some(_), None) => missing = Some(b),
-            (None, _) => missing = missing.or(Some(a)),
+        match (machine.lookup(&text[..*at]), machine.lookup(&text[at + dash.len_utf8()..])) {
+            (Ok(x), Ok(y)) => return Ok(Some((x, y))),
+            (Ok(_), Err(why)) => missing = Some(why),
+            (Err(why), _) => missing = missing.or(Some(why)),
         }
     }
-    missing.map_or(Ok(None), |name| Err(name.to_owned()))
+    missing.map_or(Ok(None), Err)
 }
 
 /// Reads the right side of an edit of a link.

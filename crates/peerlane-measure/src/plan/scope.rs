@@ -92,7 +92,7 @@ impl Plan {
         if site.gpus.is_empty() {
             return Err(PlanError::NoGpu { machine: machine.name.clone() });
         }
-        let chosen = selection.chosen(&machine.fabric)?;
+        let chosen = selection.chosen(machine)?;
         let mut plan = Plan { method, rounds: Vec::new(), skipped: Vec::new() };
         let tests = if selection.tests.is_empty() { scope.tests() } else { selection.tests.clone() };
         for test in Test::ALL.into_iter().filter(|t| tests.contains(t)) {

@@ -12,7 +12,9 @@
 //! A step stays if all its transfers are picked: `GPU0-host,GPU1-host` leaves, of the subsets, the three of these two.
 
 use super::{PlanError, Test, Work};
-use peerlane_machine::fabric::{Fabric, NodeKind};
+use peerlane_machine::fabric::NodeKind;
+use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::lookup::HOST;
 use peerlane_machine::names::{is_host, ranges};
 
 /// What a user picks.
@@ -39,16 +41,16 @@ pub(super) struct Chosen(Vec<Pick>);
 
 impl Selection {
     /// Its pairs, as far as the machine has them.
-    pub(super) fn chosen(&self, fabric: &Fabric) -> Result<Chosen, PlanError> {
+    pub(super) fn chosen(&self, machine: &Machine) -> Result<Chosen, PlanError> {
         let texts = self.pairs.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty());
-        let picks = texts.map(|text| pick(text, fabric).map_err(|why| PlanError::Pair { text: text.to_owned(), why }));
+        let picks = texts.map(|text| pick(text, machine).map_err(|why| PlanError::Pair { text: text.to_owned(), why }));
         picks.collect::<Result<_, _>>().map(Chosen)
     }
 }
 
 /// What one text means.
-fn pick(text: &str, fabric: &Fabric) -> Result<Pick, String> {
-    if let Some(name) = named(text, fabric) {
+fn pick(text: &str, machine: &Machine) -> Result<Pick, String> {
+    if let Some(name) = named(text, machine) {
         return Ok(Pick::Node(name));
     }
     let mut unknown = None;
@@ -56,7 +58,7 @@ fn pick(text: &str, fabric: &Fabric) -> Result<Pick, String> {
     for separator in ["→", "->", ">", "-"] {
         for (at, _) in text.match_indices(separator) {
             let (left, right) = (text[..at].trim(), text[at + separator.len()..].trim());
-            match (named(left, fabric), named(right, fabric)) {
+            match (named(left, machine), named(right, machine)) {
                 (Some(a), Some(b)) if separator == "-" => return Ok(Pick::Either(a, b)),
                 (Some(a), Some(b)) => return Ok(Pick::OneWay(a, b)),
                 (Some(_), None) if !right.is_empty() => _ = unknown.get_or_insert(right),
@@ -65,24 +67,24 @@ fn pick(text: &str, fabric: &Fabric) -> Result<Pick, String> {
             }
         }
     }
+    let fabric = &machine.fabric;
     let gpus: Vec<&str> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str()).collect();
     let hosts = fabric.of_kind(NodeKind::Host).map(|id| fabric.node(id).name.as_str());
     let hosts: Vec<&str> = std::iter::once("host").chain(hosts.filter(|name| *name != "host")).collect();
     let there = format!("this machine has {} and {}", ranges(&gpus), ranges(&hosts));
     match unknown {
-        Some(name) if named(name, fabric).is_none() => Err(format!("there is no {name}; {there}")),
+        Some(name) if named(name, machine).is_none() => Err(format!("there is no {name}; {there}")),
         _ => Err(format!("write GPU0-GPU1, GPU0>GPU1, GPU0-host or GPU0; {there}")),
     }
 }
 
-/// The name of the GPU or host memory that is meant, in any case of letters.
-fn named(text: &str, fabric: &Fabric) -> Option<String> {
-    if text.eq_ignore_ascii_case("host") {
-        return Some("host".to_owned());
+/// The name of the GPU or host memory that is meant.
+fn named(text: &str, machine: &Machine) -> Option<String> {
+    if text.eq_ignore_ascii_case(HOST) {
+        return Some(HOST.to_owned());
     }
-    let measured = |id: &_| matches!(fabric.node(*id).kind, NodeKind::Gpu | NodeKind::Host);
-    let in_any_case = || fabric.ids().filter(measured).find(|id| fabric.node(*id).name.eq_ignore_ascii_case(text));
-    fabric.find(text).filter(measured).or_else(in_any_case).map(|id| fabric.node(id).name.clone())
+    let id = machine.lookup_any(text, |kind| matches!(kind, NodeKind::Gpu | NodeKind::Host)).ok()?;
+    Some(machine.fabric.node(id).name.clone())
 }
 
 impl Chosen {

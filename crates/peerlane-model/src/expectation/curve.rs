@@ -32,8 +32,13 @@ pub struct ExpectedCurve {
     pub half_size: u64,
     /// Bytes from which on a copy staged through host memory is faster; null where it never is, and for what is staged.
     pub staged_from: Option<u64>,
+    /// Whether a copy staged through host memory is another method for the same path.
+    #[serde(skip)]
+    pub may_be_staged: bool,
     /// Sizes in bytes, and the rate at each in GB/s.
     pub rates: Vec<(u64, f64)>,
+    /// Sizes in bytes, and the time of one copy of many, in us.
+    pub times: Vec<(u64, f64)>,
 }
 
 impl ExpectedCurve {
@@ -59,8 +64,18 @@ impl ExpectedCurve {
             startup: copies.startup.each.us(),
             rate: copies.rate.gb(),
             half_size: copies.half_size().0,
+            may_be_staged: staged.is_some(),
             staged_from: staged.and_then(|staged| copies.beaten_from(&staged)).map(|size| size.0),
             rates: sizes.iter().map(|size| (size.0, copies.rate_at(*size).gb())).collect(),
+            times: sizes.iter().map(|size| (size.0, copies.time(*size).us())).collect(),
+        })
+    }
+
+    /// Where direct and staged copies are equally fast, in words; `None` where there is only one method.
+    pub fn crossover(&self) -> Option<String> {
+        self.may_be_staged.then(|| match self.staged_from {
+            Some(size) => format!("staged through host memory is faster from {}, direct below", Bytes(size)),
+            None => "direct is faster than staged through host memory at every size".to_owned(),
         })
     }
 }

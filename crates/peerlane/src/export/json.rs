@@ -21,7 +21,7 @@ use peerlane_model::comparison::MachineComparison;
 pub use peerlane_model::expectation::ExpectedCurve;
 use peerlane_model::expectation::ExpectedMatrix;
 use peerlane_model::model::UnifiedMemory;
-use peerlane_model::model::rdma::{DeviceDescription, RdmaDescription};
+use peerlane_model::model::rdma::{DeviceDescription, NicMessages, RdmaDescription};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -62,6 +62,10 @@ pub struct PredictionDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// Messages through NICs by size, where sizes were requested: one GPU and NIC of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub messages: Vec<NicMessages>,
     /// What NCCL or RCCL should take, where collectives were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -84,7 +88,7 @@ impl PredictionDocument {
         {
             let matrices = only.matrices.into_iter().map(|matrix| PredictedMatrix { machine: None, matrix }).collect();
             let (machine, assumptions, curves) = (Some(only.name), only.assumptions, only.curves);
-            let collectives = only.collectives;
+            let (messages, collectives) = (only.messages, only.collectives);
             let (comparison, machines) = (Some(only.comparison), Vec::new());
             return PredictionDocument {
                 schema,
@@ -92,6 +96,7 @@ impl PredictionDocument {
                 assumptions,
                 matrices,
                 curves,
+                messages,
                 collectives,
                 comparison,
                 machines,
@@ -109,6 +114,7 @@ impl PredictionDocument {
             assumptions: Vec::new(),
             matrices,
             curves: Vec::new(),
+            messages: Vec::new(),
             collectives: Vec::new(),
             comparison: None,
             machines: predictions,
@@ -140,6 +146,10 @@ pub struct MachinePrediction {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// Messages through NICs by size, where sizes were requested: one GPU and NIC of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub messages: Vec<NicMessages>,
     /// What NCCL or RCCL should take, where collectives were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]

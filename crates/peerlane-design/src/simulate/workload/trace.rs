@@ -173,7 +173,7 @@ mod tests {
         assert!(circle.starts_with("workload line ") && circle.contains("waits for itself"), "{circle}");
         assert!(!circle.contains("line 1:"), "b is in no circle: {circle}");
         let cases = [
-            ("{\"on\":\"GPU9\",\"seconds\":1}", "line 1: 'GPU9' is no GPU"),
+            ("{\"on\":\"GPU9\",\"seconds\":1}", "line 1: no node 'GPU9'; the nodes are: GPU0"),
             ("\n{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":-1}", "line 2: bytes must be a number of at least 0"),
             ("{\"from\":\"GPU0\",\"to\":\"GPU1\"}", "line 1: a line has either"),
             ("{\"on\":\"GPU0\",\"seconds\":NaN}", "line 1: "),

@@ -7,7 +7,7 @@ use super::constants::{Card, GpuMemory, node_part};
 use super::path::{NicPath, method_in_use, nic_path, nic_path_with, nic_paths, staged_at};
 use super::{Message, Method, Network, NicDirection, Pipeline, RdmaError, ReadEngine, ReceiveEngine, Span, Stage};
 use crate::model::Model;
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
 /// The message sizes of curves: powers of 8 from 8 B to 16 MiB.
@@ -171,6 +171,29 @@ pub struct LikeNodes {
     pub staging_from: Option<Bytes>,
 }
 
+/// Messages by size from a GPU to the same one of a like node, through a NIC, by every method.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NicMessages {
+    /// The GPU.
+    pub gpu: String,
+    /// The NIC.
+    pub nic: String,
+    /// The class of the path between the two; null where none is known.
+    pub class: Option<PathClass>,
+    /// The methods, host memory first; not one where no path has a rate.
+    pub methods: Vec<LikeNodes>,
+}
+
+impl NicMessages {
+    /// What the model says of messages of these sizes.
+    pub fn of(model: &Model, gpu: NodeId, nic: NodeId, sizes: &[Bytes]) -> Self {
+        let fabric = &model.machine.fabric;
+        let name = |n: NodeId| fabric.node(n).name.clone();
+        let methods = between(model, gpu, nic, sizes);
+        NicMessages { gpu: name(gpu), nic: name(nic), class: fabric.class(gpu, nic), methods }
+    }
+}
+
 /// After how many messages a direct path, with its registration, has taken less time than staging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Repaid {
@@ -223,7 +246,7 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
     let name = |n: NodeId| fabric.node(n).name.clone();
     let (to_network, from_network) = (ways(NicDirection::ToNetwork), ways(NicDirection::FromNetwork));
     let (read_engines, receive_engines) = (read_revisions(model, gpu, nic), receive_revisions(model, nic));
-    let between_like_nodes = between(model, gpu, nic);
+    let between_like_nodes = between(model, gpu, nic, &SIZES);
     let measured = measured(model, gpu, nic);
     let in_use = method_in_use(model, gpu, nic);
     let in_use = Some(in_use).filter(|used| to_network.iter().any(|m| m.method == *used && m.not_offered.is_none()));
@@ -366,14 +389,14 @@ fn stage(stage: &Stage) -> RdmaStage {
 }
 
 /// Messages from this node to one like it, by every method that both ways offer, and from host memory.
-fn between(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<LikeNodes> {
+fn between(model: &Model, gpu: NodeId, nic: NodeId, sizes: &[Bytes]) -> Vec<LikeNodes> {
     let message = |memory: NodeId, method| message(model, memory, nic, method);
     let staged = message(gpu, staged_at(model, nic));
     let host = model.machine.fabric.nearest_host(nic).and_then(|host| message(host, Method::Host));
     let direct = [Method::Nvp2p, Method::Bar1].map(|method| message(gpu, method));
     let all = [host].into_iter().chain(direct).chain([staged.clone()]).flatten();
     let like = |message: Message| {
-        let points = message.curve(&SIZES).map(|(size, time, rate)| RdmaPoint { size, time, rate: rate.gb() });
+        let points = message.curve(sizes).map(|(size, time, rate)| RdmaPoint { size, time, rate: rate.gb() });
         LikeNodes {
             method: message.source.method,
             latency: message.latency(),

@@ -45,8 +45,8 @@ use super::ModelError;
 use peerlane_machine::units::{Rate, Seconds};
 
 pub use describe::{
-    EngineRevision, LikeNodes, RdmaBestChunk, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint, RdmaMethod,
-    RdmaPoint, RdmaStage, RdmaStaging, ReceiveRevision, Repaid, describe,
+    EngineRevision, LikeNodes, NicMessages, RdmaBestChunk, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint,
+    RdmaMethod, RdmaPoint, RdmaStage, RdmaStaging, ReceiveRevision, Repaid, describe,
 };
 pub use device::{DeviceDescription, DevicePath, DevicePathRate, describe_device};
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
