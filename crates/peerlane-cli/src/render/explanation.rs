@@ -58,7 +58,7 @@ fn answer(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
     if let Some(measured) = summary(&e.measured) {
         line(out, "measured", &measured)?;
     }
-    let class = e.class.map_or_else(|| "unknown".to_owned(), |class| format!("{class}, {}", class.meaning()));
+    let class = e.class.map_or_else(|| "unknown".to_owned(), |class| format!("{class}: {}", class.meaning()));
     let transfer = match (e.staged, &e.staged_because) {
         (Some(false), _) => "; direct".to_owned(),
         (Some(true), Some(why)) => format!("; staged through host memory: {why}"),

@@ -108,9 +108,37 @@ fn predict_shows_rates_by_size_and_intervals() {
     let found = json(&["predict", "exxact-traditional", "--sizes", "--json"]);
     let curve = &found["curves"][0];
     assert!(curve["rate"].as_f64() > curve["rates"][0][1].as_f64(), "{curve}");
+    for (at, size) in curve["rates"].as_array().unwrap().iter().enumerate() {
+        let (bytes, rate) = (size[0].as_f64().unwrap(), size[1].as_f64().unwrap());
+        let time = curve["times"][at][1].as_f64().unwrap();
+        assert!((bytes / time / 1e3 / rate - 1.0).abs() < 1e-6, "{curve}");
+    }
     let matrix = &found["matrices"][0];
     let of = |field: &str| matrix[field][0][1].as_f64().unwrap();
     assert!(of("low") < of("values") && of("values") < of("high"), "{matrix}");
+}
+
+#[test]
+fn sizes_mark_the_faster_method_and_its_crossover() {
+    let text = stdout(&peerlane(&["predict", "hgx-h100", "--sizes=64K,1M,4M"]));
+    // the column of marks moves from BAR1 to staging where the crossover is
+    let far = &text[text.rfind("through").unwrap()..];
+    let row = |size: &str| far.lines().find(|line| line.trim_start().starts_with(size)).unwrap().trim_end();
+    assert!(!row("1 MiB").ends_with('◄') && row("1 MiB").contains('◄'), "{far}");
+    assert!(row("4 MiB").ends_with('◄'), "{far}");
+    assert!(far.contains("GPU0 → mlx5_4      one staged message is faster than BAR1 from 2 MiB"), "{far}");
+    assert!(text.contains("GPU0 → GPU1        direct is faster than staged"), "{text}");
+    let found = json(&["predict", "hgx-h100", "--sizes=64K", "--json"]);
+    let messages = found["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 3, "PIX, NODE and SYS");
+    assert_eq!(messages[0]["methods"][1]["curve"][0]["size"], 65536);
+}
+
+#[test]
+fn collectives_list_where_the_protocol_changes() {
+    let text = stdout(&peerlane(&["predict", "hgx-h100", "--collectives=8,16M"]));
+    let line = text.lines().find(|line| line.starts_with("  all-gather ")).unwrap();
+    assert!(line.contains("ring ll, ring ll128 from "), "{line}");
 }
 
 #[test]
@@ -148,6 +176,58 @@ fn explain_names_each_hop_and_what_binds() {
     assert_eq!((&near["class"], &near["staged"]), (&"PIX".into(), &false.into()));
     let hops = near["hops"].as_array().unwrap();
     assert!(hops.iter().all(|h| !h["to"].as_str().unwrap().starts_with("cpu")));
+}
+
+#[test]
+fn explain_begins_with_the_answer() {
+    let text = stdout(&peerlane(&["explain", "7gforce", "GPU0", "GPU6"]));
+    let order = [
+        "GPU0 → GPU6: 0.85 GB/s",
+        "  bound by   GPU0–plx0, PCIe 3.0 x1",
+        "  upgrade    10.15 GB/s (× 12.0)",
+        "  measured   12 values, 0.89–1.16 of expected",
+        "Hops, with the rate",
+        "Other upgrades",
+        "Copies by size",
+        "crossover  direct is faster",
+        "Measured or published",
+        "from 7gforce (published figures)",
+    ];
+    let places = order.map(|part| text.find(part).unwrap_or_else(|| panic!("no '{part}' in\n{text}")));
+    assert!(places.is_sorted(), "{text}");
+    let answer = text.lines().position(|line| line.contains("upgrade ")).unwrap();
+    assert!(answer < 6, "{text}");
+}
+
+#[test]
+fn nodes_are_found_by_the_names_that_people_type() {
+    let run = |words: &[&str]| stdout(&peerlane(words));
+    let named = run(&["explain", "dgx-a100", "GPU0", "GPU1"]);
+    for [a, b] in [["gpu0", "GPU 1"], ["0", "1"], ["gpu-0", "Gpu1"]] {
+        assert_eq!(run(&["explain", "dgx-a100", a, b]), named, "{a} {b}");
+    }
+    let rate =
+        |edit: &str| json(&["explain", "7gforce", "GPU0", "GPU6", "--what-if", edit, "--json"])["forward"].clone();
+    assert_eq!(rate("gpu0-PLX0=x8"), rate("GPU0-plx0=x8"));
+    assert_eq!(rate("0.link=x8"), rate("GPU0.link=x8"));
+    let placed = |busy: &str| json(&["place", "dgx-1v", "--gpus", "4", "--busy", busy, "--json"])["choices"].clone();
+    assert_eq!(placed("gpu1,2"), placed("GPU1,GPU2"));
+    let tuned = |gpus: &str| run(&["tune", "dgx-1v", "--gpus", gpus]);
+    assert_eq!(tuned("0,gpu1"), tuned("GPU0,GPU1"));
+    let message = |ends: &str| run(&["simulate", "dgx-1v", "-w", ends, "-s", "1MiB", "--json"]);
+    let times = [message("point-to-point:GPU0:GPU1"), message("point-to-point:gpu0:1")];
+    let [a, b] = times.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap()["points"].clone());
+    assert_eq!(a, b);
+    let measured = |pair: &str| run(&["measure", "h200x4-vm", "--quick", "--pairs", pair]);
+    assert_eq!(measured("gpu0-1"), measured("GPU0-GPU1"));
+    let listing = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-3b0c0ea1-9d4b-0d6c-2f5a-111111111111)\n\
+                   GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-4b0c0ea1-9d4b-0d6c-2f5a-111111111111)\n";
+    let list = crate::common::file("names", "list.txt", listing);
+    let topo = crate::common::file("names", "topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n");
+    let by_uuid = run(&["explain", &list, &topo, "GPU-3b0c0ea1", "GPU-4b0c0ea1-9d4b"]);
+    assert!(by_uuid.contains("GPU0 → GPU1"), "{by_uuid}");
+    let wrong = peerlane(&["explain", "dgx-a100", "GPO0", "GPU1"]);
+    assert!(err(&wrong).contains("no node 'GPO0' (did you mean GPU0"), "{}", err(&wrong));
 }
 
 #[test]

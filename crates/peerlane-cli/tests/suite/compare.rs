@@ -67,7 +67,7 @@ fn every_command_takes_changes() {
 #[test]
 fn what_cannot_be_changed_says_why() {
     let asked = |edit: &str| refused(&["predict", "exxact-devbox", "--what-if", edit]);
-    assert!(asked("GPU9.link=x8").contains("no node 'GPU9' here; the nodes are: GPU0–GPU3"));
+    assert!(asked("GPU9.link=x8").contains("no node 'GPU9'; the nodes are: GPU0–GPU3"));
     assert!(asked("GPU0.link=pcie 4.0 x16").contains("3.0 x16 at most"));
     assert!(asked("GPU2.at=plx0").contains("plx0.part=pex8780"));
     assert!(asked("nonsense").contains("write what is changed"));
