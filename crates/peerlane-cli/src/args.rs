@@ -1,6 +1,9 @@
 //! The command line.
 
+mod check;
 mod collect;
+mod conditions;
+mod examples;
 mod fleet;
 mod gate;
 mod measure;
@@ -11,11 +14,12 @@ mod tune;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use peerlane::check::{Finding, FindingKind, Severity};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
 
+pub(crate) use check::{CheckArgs, CheckFormat, FailOn};
 pub(crate) use collect::Collect;
 pub(crate) use fleet::{FleetArgs, FleetFormat};
 pub(crate) use gate::{ExitStyle, GateArgs, SurveyArgs};
@@ -80,6 +84,21 @@ pub(crate) enum Color {
     Always,
     /// Never
     Never,
+}
+
+/// The command line, with examples in the help of each command.
+pub(crate) fn command() -> clap::Command {
+    examples::with_examples(Cli::command())
+}
+
+/// Reads the arguments of this process.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    if let Some(why) = conditions::refused(&matches) {
+        return Err(command.error(ErrorKind::ArgumentConflict, why));
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// The commands.
@@ -168,64 +187,6 @@ pub(crate) struct WhatIf {
     pub(crate) edits: Vec<Edit>,
 }
 
-const CHECKED: &str = "\
-Three or more runs, or a folder of them, are treated as a fleet, as by 'peerlane fleet': machines of
-a kind are compared, and outliers are listed.";
-
-/// Arguments of `check`.
-#[derive(Debug, Args)]
-#[command(after_help = format!("{TARGETS}\n\n{CHECKED}"))]
-pub(crate) struct CheckArgs {
-    #[command(flatten)]
-    pub(crate) machines: Machines,
-    #[command(flatten)]
-    pub(crate) what_if: WhatIf,
-    #[command(flatten)]
-    pub(crate) detail: Detail,
-    /// Output format
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
-    pub(crate) format: CheckFormat,
-    /// Also write the HTML report to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Exit with 1 if there is a fault of at least this severity; limits of the design never count
-    #[arg(long, value_name = "SEVERITY", default_value = "error")]
-    pub(crate) fail_on: FailOn,
-    /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<PathBuf>,
-    /// Also compare with the floors that others publish for this product; the verdict does not change
-    #[arg(long, value_name = "LIST", value_parser = ["azure", "oci", "all"])]
-    pub(crate) thresholds: Option<String>,
-    /// Also report what has changed since this earlier run of the machine
-    #[arg(long, value_name = "RUN.json")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// Check this machine by what it reports about itself; measure nothing
-    #[arg(long)]
-    pub(crate) passive: bool,
-    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
-    /// Also measure GPUs that other processes are using
-    #[arg(long, conflicts_with = "passive")]
-    pub(crate) force: bool,
-}
-
-/// What `check` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CheckFormat {
-    /// Plain text for a terminal
-    Text,
-    /// JSON, as --json
-    Json,
-    /// Markdown for a ticket
-    Markdown,
-    /// Prometheus text format for a node exporter: rates, expectations, findings
-    Prometheus,
-    /// JUnit XML for CI: one test case per rule, failed at or above --fail-on
-    Junit,
-}
-
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
@@ -267,36 +228,6 @@ pub(crate) struct ManArgs {
     /// Write all pages to this folder
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// The least severity that makes `check` exit with 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FailOn {
-    /// Any fault, including notes
-    Info,
-    /// Faults that cost, or may cost, performance
-    Warning,
-    /// Faults that cost much performance, and failures
-    Error,
-    /// Nothing: always exit with 0 if check ran
-    Never,
-}
-
-impl FailOn {
-    /// Whether a finding fails: a limit of the design never does, nor does a doubt about the measurement.
-    pub(crate) fn includes(self, finding: &Finding) -> bool {
-        finding.kind == FindingKind::Fault && self.reaches(finding.severity)
-    }
-
-    /// Whether a fault of this severity fails.
-    pub(crate) fn reaches(self, severity: Severity) -> bool {
-        match self {
-            Self::Info => true,
-            Self::Warning => severity >= Severity::Warning,
-            Self::Error => severity >= Severity::Error,
-            Self::Never => false,
-        }
-    }
 }
 
 /// Arguments of `map`.
@@ -359,23 +290,11 @@ pub(crate) struct PredictArgs {
 /// Sizes of messages.
 pub(crate) type Sizes = Vec<Bytes>;
 
-/// `4K,64K,1M`: bytes, or KiB, MiB and GiB.
+/// `4K,64K,1M`.
 fn sizes(text: &str) -> Result<Sizes, String> {
-    let one = |text: &str| {
-        let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i', 'I']);
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-            "" => 0,
-            "K" => 10,
-            "M" => 20,
-            "G" => 30,
-            _ => return None,
-        };
-        let size = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
-        (size > 0).then_some(Bytes(size))
-    };
+    let one = |text: &str| text.parse::<Bytes>().ok().filter(|size| size.0 > 0);
     let parsed: Option<Sizes> = text.split(',').map(one).collect();
-    parsed.ok_or_else(|| "write sizes above 0 as 4K,64K,1M,1G".to_owned())
+    parsed.ok_or_else(|| "write sizes above 0 as 4K,64KiB,1M,1GB; K and KiB are 1024 bytes, KB is 1000".to_owned())
 }
 
 /// Arguments of `explain`.
@@ -510,8 +429,6 @@ pub(crate) enum SystemsAction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-    use peerlane::check::Certainty;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -519,34 +436,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_binary_units() {
-        assert_eq!(sizes("512,4K,64KiB,1M,2GB"), Ok([512, 4 << 10, 64 << 10, 1 << 20, 2 << 30].map(Bytes).to_vec()));
-        for wrong in ["", "0", "4T", "K", "1K,", "-1K", "99999999999G"] {
+    fn sizes_have_units() {
+        let expected = [512, 4 << 10, 64 << 10, 1 << 20, 2_000_000_000].map(Bytes).to_vec();
+        assert_eq!(sizes("512,4K,64KiB,1M,2GB"), Ok(expected));
+        for wrong in ["", "0", "4X", "K", "1K,", "-1K", "99999999999G"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn fail_on_is_a_threshold() {
-        let finding = |kind, severity| Finding {
-            rule: String::new(),
-            kind,
-            severity,
-            subjects: Vec::new(),
-            summary: String::new(),
-            expected: String::new(),
-            measured: String::new(),
-            evidence: Vec::new(),
-            fix: String::new(),
-            certainty: Certainty::Certain,
-            confirm: String::new(),
-            cost: None,
-        };
-        let fault = |severity| finding(FindingKind::Fault, severity);
-        assert!(FailOn::Warning.includes(&fault(Severity::Error)) && !FailOn::Warning.includes(&fault(Severity::Info)));
-        assert!(!FailOn::Never.includes(&fault(Severity::Error)) && FailOn::Info.includes(&fault(Severity::Info)));
-        for kind in [FindingKind::Design, FindingKind::Measurement] {
-            assert!(!FailOn::Info.includes(&finding(kind, Severity::Error)));
         }
     }
 }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Color, Command};
 use peerlane::one_line::{escaped, is_hidden};
@@ -60,6 +60,13 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// What to say of a TARGET in place of a command: `peerlane live`.
+fn no_command(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_target = error.kind() == ErrorKind::InvalidSubcommand && target::is_target(word.as_ref());
+    is_target.then(|| format!("'{word}' is a TARGET, not a command; to check it: peerlane check {word}"))
+}
+
 /// When this program began, in seconds since 1970 (UTC).
 fn began() -> f64 {
     static BEGAN: OnceLock<f64> = OnceLock::new();
@@ -76,9 +83,13 @@ fn main() -> ExitCode {
         ));
         return ExitCode::from(2);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(hint) = no_command(&error) {
+                say(&hint);
+                return ExitCode::from(2);
+            }
             let text = error.render().ansi().to_string();
             // an error while printing an error is ignored
             let _ = match error.use_stderr() {

@@ -34,7 +34,7 @@ pub fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a 
         let lower = candidate.to_lowercase();
         let contains = name.len() >= 3 && lower.len() >= 3 && (lower.contains(&name) || name.contains(&lower));
         let distance = if contains { 0 } else { strsim::levenshtein(&name, &lower) };
-        (distance <= 1 + name.chars().count() / 4).then_some((distance, candidate))
+        (distance <= 1 + name.chars().count() / 5).then_some((distance, candidate))
     });
     let mut near: Vec<(usize, &str)> = near.collect();
     near.sort();

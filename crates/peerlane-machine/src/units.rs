@@ -27,17 +27,21 @@ pub struct NoSize(String);
 impl FromStr for Bytes {
     type Err = NoSize;
 
-    /// Reads `8B`, `64KiB`, `1.5M`. Units are those of nccl-tests: `K`, `KB` and `KiB` are all 1,024 bytes.
+    /// Reads `8B`, `64KiB`, `1.5M`. `KB` is 1,000 bytes; `KiB`, and `K` as in nccl-tests, are 1,024.
     fn from_str(text: &str) -> Result<Self, NoSize> {
         let text = text.trim();
         let refused = || NoSize(text.to_owned());
         let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let factor = match unit.to_ascii_lowercase().as_str() {
             "" | "b" => 1_u64,
-            "k" | "kb" | "kib" => 1 << 10,
-            "m" | "mb" | "mib" => 1 << 20,
-            "g" | "gb" | "gib" => 1 << 30,
-            "t" | "tb" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
             _ => return Err(refused()),
         };
         let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);

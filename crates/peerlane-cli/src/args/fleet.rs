@@ -65,6 +65,17 @@ pub(crate) enum FleetFormat {
 }
 
 impl FleetArgs {
+    /// The option of `check` that says nothing of many records.
+    pub(crate) fn refused(args: &CheckArgs) -> Option<&'static str> {
+        let given = [
+            (!args.what_if.edits.is_empty(), "--what-if"),
+            (args.thresholds.is_some(), "--thresholds"),
+            (args.passive, "--passive"),
+            (args.force, "--force"),
+        ];
+        given.into_iter().find_map(|(is, option)| is.then_some(option))
+    }
+
     /// Those of `check` with many records.
     pub(crate) fn of_check(args: &CheckArgs) -> Self {
         FleetArgs {

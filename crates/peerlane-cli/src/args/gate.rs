@@ -46,10 +46,10 @@ pub(crate) struct GateArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Option<PathBuf>,
     /// Failures in a row before the machine is drained [a driver that hangs: at least 2]
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, requires = "state", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) failures: u32,
     /// Passes in a row before it is resumed
-    #[arg(long, value_name = "M", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, requires = "state", value_name = "M", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) recoveries: u32,
     /// What takes the machine out of service
     #[arg(long, value_name = "COMMAND")]

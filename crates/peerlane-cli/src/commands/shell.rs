@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{self, CompletionsArgs, ManArgs};
 use crate::{Failure, Outcome, output_file};
 
 /// The source that manual pages name.
@@ -14,7 +14,7 @@ const SOURCE: &str = concat!("peerlane ", env!("CARGO_PKG_VERSION"));
 
 /// Writes a completion script.
 pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let cli = Cli::command();
+    let cli = args::command();
     // hidden commands are for the program itself
     let mut visible = Command::new("peerlane").args(cli.get_arguments()).subcommands(shown(&cli).cloned());
     clap_complete::generate(args.shell, &mut visible, "peerlane", &mut &mut *out);
@@ -24,7 +24,7 @@ pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result
 /// Writes the page of the program or of one command; or all of them into a folder.
 pub(crate) fn man(args: &ManArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // builds the names `peerlane-check` of the commands' pages
-    let mut cli = Cli::command().disable_help_subcommand(true);
+    let mut cli = args::command().disable_help_subcommand(true);
     cli.build();
     match (&args.command, &args.output) {
         (_, Some(folder)) => all(&cli, folder)?,

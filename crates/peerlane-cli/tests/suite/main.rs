@@ -27,6 +27,7 @@ mod gate;
 mod gather;
 mod golden;
 mod growing;
+mod help;
 mod infer;
 mod judgement;
 mod licences;

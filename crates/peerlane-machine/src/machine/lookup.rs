@@ -37,7 +37,7 @@ pub enum LookupError {
     },
 }
 
-/// ` (did you mean GPU0 or GPU1?)`, or nothing.
+/// ` (did you mean GPU0?)`, or nothing.
 fn did_you_mean(near: &[String]) -> String {
     match near.split_last() {
         None => String::new(),
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(refused("GPU9"), "no node 'GPU9'; the nodes are: GPU0, GPU1, NIC0, plx0, PLX-0");
         assert_eq!(
             refused("GPO0"),
-            "no node 'GPO0' (did you mean GPU0 or GPU1?); the nodes are: GPU0, GPU1, NIC0, plx0, PLX-0"
+            "no node 'GPO0' (did you mean GPU0?); the nodes are: GPU0, GPU1, NIC0, plx0, PLX-0"
         );
         assert_eq!(refused("18:00.0"), "'18:00.0' could be GPU0, GPU1; write one of these names");
         assert_eq!(refused("Plx0"), "'Plx0' could be plx0, PLX-0; write one of these names");

@@ -66,6 +66,10 @@ pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 
 /// The same for `check`.
 pub(super) fn of_check(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(option) = FleetArgs::refused(args) {
+        let why = format!("{option} does not apply to three or more records, which are compared as a fleet");
+        return Err(Failure::new(format!("{why}: leave it out, or give one record")));
+    }
     of(&FleetArgs::of_check(args), settings, out)
 }
 
