@@ -116,7 +116,7 @@ fn more_lanes_than_there_are_name_who_has_them() {
 #[test]
 fn names_that_nothing_has_are_answered_with_those_there_are() {
     for (edit, says) in [
-        ("GPU9.link=x8", "no node 'GPU9' here; the nodes are: GPU0–GPU3"),
+        ("GPU9.link=x8", "no node 'GPU9'; the nodes are: GPU0–GPU3"),
         ("GPU0-GPU9=none", "no node 'GPU9'"),
         ("GPU9=none", "no node 'GPU9'"),
         ("GPU0.slot=x8", "a node has no 'slot'"),
