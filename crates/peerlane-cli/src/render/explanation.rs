@@ -85,9 +85,10 @@ fn interval(rate: &ExpectedRate) -> String {
 
 /// `34 values, 0.92–1.11 of expected`.
 fn summary(cells: &[MeasuredCell]) -> Option<String> {
-    let ratios = cells.iter().filter_map(|cell| Some([cell.low, cell.high].map(|v| v / cell.expected.unwrap_or(0.0))));
-    let (low, high) = ratios
-        .flatten()
+    let ratio = |cell: &MeasuredCell| [cell.low, cell.high].map(|v| v / cell.expected.unwrap_or(0.0));
+    let (low, high) = cells
+        .iter()
+        .flat_map(ratio)
         .filter(|ratio| ratio.is_finite())
         .fold((f64::INFINITY, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
     let of = if low.is_finite() { format!(", {} of expected", span(low, high)) } else { String::new() };
