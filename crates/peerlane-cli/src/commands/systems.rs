@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-use peerlane::catalogue::{Parts, system_names};
+use peerlane::catalogue::{Part, PartKind, Parts, system_names};
 use peerlane::cluster::{Cluster, ClusterSummary, cluster_names, embedded};
 use peerlane::export::json::SystemsDocument;
+use peerlane::fabric::NodeKind;
 use peerlane::fact::P2pStatus;
 use peerlane::machine::{Facts, Machine};
 use peerlane::units::{Bytes, Rate};
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 show(out, &machine, args.detail.verbose)?;
             }
         }
+        Some(SystemsAction::Parts { words }) => list(out, &known_parts(words)?)?,
         None | Some(SystemsAction::List) => {
             let machines = system_names().map(system).collect::<Result<Vec<Machine>, Failure>>()?;
             let clusters = cluster_names().filter_map(embedded).collect::<Result<Vec<_>, _>>();
@@ -52,6 +54,36 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         }
     }
     Ok(Outcome::default())
+}
+
+/// The parts that a machine can have, by kind, each with its title and what it connects.
+fn known_parts(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut found: Vec<(&str, &Part)> = Vec::new();
+    for part in Parts::embedded().iter() {
+        let kind = match part.kind {
+            PartKind::Family => continue,
+            PartKind::Smp => "inter-socket link",
+            kind => kind.node_kind().map_or("", NodeKind::name),
+        };
+        let text = format!("{kind} {} {}", part.name, part.title).to_lowercase();
+        if words.iter().all(|word| text.contains(&word.to_lowercase())) {
+            found.push((kind, part));
+        }
+    }
+    if found.is_empty() {
+        let words = words.join(" ");
+        let near = Parts::embedded().nearest(&words, |_| true);
+        let near: Vec<String> = near.into_iter().map(|(name, _)| name).collect();
+        let hint = if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) };
+        return Err(Failure::new(format!("no part '{words}'{hint} ('peerlane systems parts' lists all)")));
+    }
+    found.sort_by_key(|(kind, part)| (*kind, part.name.as_str()));
+    let entry = |(kind, part): (&str, &Part)| {
+        let pcie = part.pcie.map(|width| format!(" · PCIe {width}")).unwrap_or_default();
+        let lanes = part.lanes.map(|lanes| format!(" · {lanes} lanes")).unwrap_or_default();
+        (part.name.clone(), format!("{kind} · {}{pcie}{lanes}", part.title))
+    };
+    Ok(found.into_iter().map(entry).collect())
 }
 
 /// Names and titles.

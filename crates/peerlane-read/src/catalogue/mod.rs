@@ -2,6 +2,7 @@
 
 mod constant;
 mod embedded;
+mod nearest;
 mod part;
 mod spread;
 mod system;
@@ -13,7 +14,7 @@ pub use part::without_peer_access;
 pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
 pub use spread::{Spread, Spreads};
 pub(crate) use system::exceeds;
-pub use system::{System, SystemError, read_design, read_system, write_system};
+pub use system::{Problem, System, SystemError, read_design, read_system, write_system};
 pub use system::{common_nvlink, common_width};
 pub use thresholds::{Floors, ThresholdList, threshold_lists};
 pub use vendor::vendor_of;

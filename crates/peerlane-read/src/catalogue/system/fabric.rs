@@ -1,32 +1,36 @@
 //! Nodes and links of a system file → its fabric.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::file::{BundleEntry, LinkEntry, NodeEntry, SystemFile};
+use super::names::{did_you_mean, listed, meant, unknown_node};
+use super::problems::{Problems, SystemError};
 use super::source::Source;
 use super::widths::{common_nvlink, common_width, exceeds};
-use super::{NO_PART, SystemError, TOOL};
+use super::{NO_PART, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use peerlane_machine::fabric::{
-    DriveRates, FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Method, Node,
-    NodeId, NodeKind, PcieWidth,
+    DriveRates, FAMILIES, Fabric, FabricBuilder, FabricError, GpuLink, Interconnect, Label, Link, LinkId, LinkKind,
+    Method, Node, NodeId, NodeKind, PcieWidth,
 };
 use peerlane_machine::machine::Slot;
+use peerlane_machine::names::numbered;
 use peerlane_machine::units::Rate;
 
 /// The most nodes that a file may list: many times those of the largest machine of one host.
 const MAX_NODES: usize = 2048;
 
 /// Builds the fabric that a file describes.
-pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Result<Fabric, SystemError> {
+///
+/// A node that is wrong keeps its place, so that what names it is not wrong too. `None` where no tree can be made.
+pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts, problems: &mut Problems) -> Option<Fabric> {
     if system.nodes.len() > MAX_NODES {
         let count = system.nodes.len();
-        return Err(
-            source.refuse(format!("{count} nodes; a system file describes one machine, of at most {MAX_NODES}"))
-        );
+        let message = format!("{count} nodes; a system file describes one machine, of at most {MAX_NODES}");
+        return problems.keep(Err(source.refuse(message)));
     }
     let mut building = Building {
         source,
@@ -39,30 +43,40 @@ pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Resu
         nvswitch: HashMap::new(),
         root_complexes: HashMap::new(),
         package: HashMap::new(),
+        broken: HashSet::new(),
     };
     // a TOML table has no order, and devices are numbered in the order a person wrote them
     let mut nodes: Vec<_> = system.nodes.iter().collect();
     nodes.sort_by_key(|(name, _)| name.span().start);
     for (name, entry) in &nodes {
-        building.node(name, entry)?;
+        let read = building.node(name, entry);
+        if problems.keep_of(&name.span(), read).is_none() {
+            building.stand_in(name, entry);
+        }
     }
     for (name, entry) in &nodes {
-        building.belonging(name, entry)?;
+        let read = building.belonging(name, entry);
+        problems.keep_of(&name.span(), read);
     }
-    building.host_memories()?;
+    let memories = building.host_memories();
+    problems.keep(memories)?;
     for link in &system.links {
-        building.link(link)?;
+        for name in &link.get_ref().between {
+            problems.keep(building.find(name));
+        }
+        let names_known = link.get_ref().between.iter().all(|name| building.names.contains_key(name.get_ref()));
+        let read = building.link(link);
+        if names_known {
+            problems.keep_of(&link.span(), read);
+        }
     }
     building.domains();
-    let fabric = building.builder.build().map_err(|e| source.refuse(e.to_string()))?;
-    finish(fabric).map_err(|e| source.refuse(e.to_string()))
-}
-
-/// Names in a list, for errors.
-pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let mut names: Vec<&str> = names.into_iter().collect();
-    names.sort_unstable();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    let links = building.lines_of_links();
+    let refused = |e: FabricError| match &e {
+        FabricError::TwoParents(name, ..) if links.contains_key(name) => source.at_line(links[name], e.to_string()),
+        _ => source.refuse(e.to_string()),
+    };
+    problems.keep(building.builder.build().and_then(finish).map_err(refused))
 }
 
 struct Building<'a> {
@@ -80,6 +94,8 @@ struct Building<'a> {
     root_complexes: HashMap<NodeId, Vec<NodeId>>,
     /// Root complex or host memory → its CPU.
     package: HashMap<NodeId, NodeId>,
+    /// Nodes of which too little is known to say what their links may be.
+    broken: HashSet<NodeId>,
 }
 
 impl<'a> Building<'a> {
@@ -160,18 +176,41 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
+    /// Puts a node that is wrong where it belongs, of the kind that it seems to be.
+    fn stand_in(&mut self, name: &Spanned<String>, entry: &NodeEntry) {
+        let nearest = || {
+            let found = self.parts.nearest(entry.part.as_ref()?.get_ref(), |part| part.node_kind().is_some());
+            found.first().and_then(|(_, part)| part.kind.node_kind())
+        };
+        let by_name = || match numbered(name.get_ref()).map_or(name.get_ref().as_str(), |(stem, _)| stem) {
+            stem if stem.eq_ignore_ascii_case("gpu") => NodeKind::Gpu,
+            stem if stem.eq_ignore_ascii_case("cpu") => NodeKind::Cpu,
+            _ => NodeKind::Switch,
+        };
+        let kind = entry.kind.or_else(nearest).unwrap_or_else(by_name);
+        if let Ok(id) = self.add(Node::new(name.get_ref(), kind), name.span()) {
+            self.broken.insert(id);
+        }
+    }
+
+    /// The line of the last link of each node.
+    fn lines_of_links(&self) -> HashMap<String, u32> {
+        let nodes = self.builder.nodes();
+        let line = |link: &Link| Some(link.origins.first()?.lines?.0);
+        let ends = self.builder.links().iter().filter_map(|link| Some((line(link)?, [link.a, link.b])));
+        ends.flat_map(|(line, ends)| ends.map(|id| (nodes[id.index()].name.clone(), line))).collect()
+    }
+
     fn part(&self, key: &Spanned<String>, kind: Option<NodeKind>) -> Result<&'a Part, SystemError> {
         self.parts.meant(key.get_ref()).ok_or_else(|| {
-            let fits = |p: &&Part| kind.is_none() || p.kind.node_kind() == kind;
-            let fitting: Vec<&Part> = self.parts.iter().filter(fits).collect();
-            let asked = key.get_ref();
-            let like = similar(asked, &fitting);
-            let like = if like.is_empty() { String::new() } else { format!("; the nearest are {}", like.join(", ")) };
-            let message = format!(
-                "no part '{asked}' is known{like}; leave `part` out and give a kind, or take one of: {}",
-                listed(fitting.iter().map(|p| p.name.as_str()))
-            );
-            self.source.error(key.span(), message)
+            let fits = |part: PartKind| kind.is_none_or(|kind| part.node_kind() == Some(kind));
+            let near: Vec<String> = self.parts.nearest(key.get_ref(), fits).into_iter().map(|(name, _)| name).collect();
+            let hint = match near.as_slice() {
+                [] => "'peerlane systems parts' lists them".to_owned(),
+                near => did_you_mean(near),
+            };
+            let message = format!("no part '{}' is known; {hint} Or leave `part` out and give a kind", key.get_ref());
+            self.source.error(key.span(), message.replace("them Or", "them, or"))
         })
     }
 
@@ -278,6 +317,9 @@ impl<'a> Building<'a> {
         let (at, entry) = (entry.span(), entry.get_ref());
         let [first, second] = &entry.between;
         let (mut a, mut b) = (self.find(first)?, self.find(second)?);
+        if self.broken.contains(&a) || self.broken.contains(&b) {
+            return Ok(());
+        }
         let bundle = entry.bundles().next();
         if usize::from(entry.pcie.is_some()) + usize::from(entry.smp.is_some()) + entry.bundles().count() != 1 {
             let keys = FAMILIES.iter().map(|family| match family.label {
@@ -438,8 +480,8 @@ impl<'a> Building<'a> {
         }
         let slot = self.slots.get(name.get_ref().as_str()).copied();
         slot.map(Some).ok_or_else(|| {
-            let known = listed(self.slots.keys().copied());
-            self.source.error(name.span(), format!("no slot '{}' in [[slots]]; there are: {known}", name.get_ref()))
+            let hint = meant(name.get_ref(), self.slots.keys().copied());
+            self.source.error(name.span(), format!("no slot '{}' in [[slots]]; {hint}", name.get_ref()))
         })
     }
 
@@ -456,44 +498,8 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Keys of up to three parts that somebody may have meant: a product's, else those that contain the words asked
-/// for or begin alike.
-fn similar<'p>(asked: &str, parts: &[&'p Part]) -> Vec<&'p str> {
-    // a key is short; no more than that is worth comparing
-    let asked: String = asked.to_lowercase().chars().take(64).collect();
-    if let Some(product) = parts.iter().find(|p| p.matching_words(&asked).is_some()) {
-        return vec![&product.name];
-    }
-    let keys = || parts.iter().map(|p| p.name.as_str());
-    let alike = |key: &str| key.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
-    let contained = |key: &&str| asked.len() >= 2 && (key.contains(&asked) || asked.contains(*key));
-    let mut near: Vec<&str> = keys().filter(contained).collect();
-    let longest = keys().map(alike).max().unwrap_or(0);
-    if near.is_empty() && longest >= 2 {
-        near = keys().filter(|key| alike(key) == longest).collect();
-    }
-    near.truncate(3);
-    near
-}
-
-/// The error for an unknown node, with the known names.
-fn unknown_node<'n>(
-    source: &Source,
-    name: &Spanned<String>,
-    known: impl IntoIterator<Item = &'n String>,
-) -> SystemError {
-    let known = listed(known.into_iter().map(String::as_str));
-    source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
-}
-
-/// The node of that name or alias.
-pub(super) fn find_node(source: &Source, fabric: &Fabric, name: &Spanned<String>) -> Result<NodeId, SystemError> {
-    let names = || fabric.nodes().iter().flat_map(|n| std::iter::once(&n.name).chain(&n.aliases));
-    fabric.find(name.get_ref()).ok_or_else(|| unknown_node(source, name, names()))
-}
-
 /// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.
-fn finish(fabric: Fabric) -> Result<Fabric, peerlane_machine::fabric::FabricError> {
+fn finish(fabric: Fabric) -> Result<Fabric, FabricError> {
     let upside_down: Vec<LinkId> = fabric
         .ids()
         .filter_map(|id| fabric.upstream(id).filter(|(link, _)| fabric.link(*link).a == id).map(|(link, _)| link))

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::SystemError;
-use super::fabric::{find_node, listed};
 use super::file::{FaultEntry, SimulatedEntry, SystemFile};
+use super::names::{find_node, listed};
+use super::problems::{Problems, SystemError};
 use super::source::Source;
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
@@ -22,21 +22,22 @@ const MOST_NOISE: f64 = 0.5;
 const MOST_ERRORS: f64 = 1e6;
 
 /// How a file wants its simulated machine to answer. Faults are checked against the design, which they leave as it is.
-pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Planted, SystemError> {
+pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric, problems: &mut Problems) -> Planted {
     let mut planted = Planted::default();
     if let Some(SimulatedEntry { noise, seed }) = &system.simulated {
         if let Some(noise) = noise {
             if !(0.0..=MOST_NOISE).contains(noise.get_ref()) {
                 let message = format!("`noise` is a share from 0 to {MOST_NOISE}, such as 0.003");
-                return Err(source.error(noise.span(), message));
+                problems.keep::<()>(Err(source.error(noise.span(), message)));
             }
             planted.noise = *noise.get_ref();
         }
         planted.seed = seed.unwrap_or(planted.seed);
     }
     let reading = Reading { source, fabric };
-    planted.faults = system.faults.iter().map(|entry| reading.fault(entry)).collect::<Result<_, _>>()?;
-    Ok(planted)
+    planted.faults =
+        system.faults.iter().filter_map(|entry| problems.keep_of(&entry.span(), reading.fault(entry))).collect();
+    planted
 }
 
 struct Reading<'a> {
@@ -391,7 +392,7 @@ mod tests {
             ("from = \"GPU0\"\nto = \"GPU0\"\nfactor = 0.5", 1, "neither joined by a link nor two"),
             ("from = \"nvswitch\"\nto = \"host0\"\nfactor = 0.5", 1, "neither joined by a link nor two"),
             ("hang = [\"GPU0\", \"GPU0\"]", 1, "a pair is of two GPUs"),
-            ("hang = [\"GPU0\", \"GPU7\"]", 1, "no node 'GPU7'; there are: GPU0, GPU1"),
+            ("hang = [\"GPU0\", \"GPU7\"]", 1, "no node 'GPU7'; did you mean GPU0, GPU1 or GPU2?"),
             ("corrupt = [\"GPU0\", \"host0\"]", 1, "'host0' is no GPU; write one of: GPU0, GPU1, GPU2, GPU3"),
             ("p2p_off = [\"GPU0\", \"GPU1\"]\nafter = 1", 0, "`after` belongs to a fault with `lost`"),
             ("lost = \"GPU0\"\nfactor = 0.5", 0, "`factor` belongs"),

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::SystemError;
-use super::fabric::find_node;
 use super::file::{PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, StatementEntry, SystemFile, Topology};
+use super::names::find_node;
+use super::problems::{Problems, SystemError};
 use super::source::Source;
 use crate::evidence::scan_text;
 use peerlane_machine::curve::Curve;
@@ -22,19 +22,19 @@ use peerlane_machine::units::{Bytes, Rate};
 const PUBLISHED: &str = "published figures";
 
 /// Adds everything that a file states of its machine's behaviour.
-pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine) -> Result<(), SystemError> {
+pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine, problems: &mut Problems) {
     let reading = Reading { source, fabric: &machine.fabric };
     if let Some(topology) = &system.topology {
         (machine.stated_classes, machine.evidence, machine.warnings) = reading.topology(topology);
     }
-    machine.matrices = system.published.iter().map(|e| reading.published(e)).collect::<Result<_, _>>()?;
-    machine.statements = system.statements.iter().map(|e| reading.statement(e)).collect::<Result<_, _>>()?;
-    machine.rates = system.rates.iter().map(|e| reading.rates(e)).collect::<Result<_, _>>()?;
-    machine.curves = system.curves.iter().map(|e| reading.curve(e)).collect::<Result<_, _>>()?;
-    machine.p2p = reading.p2p(&system.p2p)?;
-    let unknown_paths = reading.unknown_paths(&system.unknown_paths)?;
+    machine.matrices = system.published.iter().filter_map(|e| problems.keep(reading.published(e))).collect();
+    machine.statements =
+        system.statements.iter().filter_map(|e| problems.keep_of(&e.span(), reading.statement(e))).collect();
+    machine.rates = system.rates.iter().filter_map(|e| problems.keep_of(&e.span(), reading.rates(e))).collect();
+    machine.curves = system.curves.iter().filter_map(|e| problems.keep_of(&e.span(), reading.curve(e))).collect();
+    machine.p2p = problems.keep(reading.p2p(&system.p2p)).unwrap_or_default();
+    let unknown_paths = problems.keep(reading.unknown_paths(&system.unknown_paths)).unwrap_or_default();
     machine.fabric.set_unknown_paths(unknown_paths);
-    Ok(())
 }
 
 type Classes = Option<(ClassMatrix, Origin)>;
@@ -126,13 +126,13 @@ impl Reading<'_> {
                 row.push(match word {
                     "X" | "-" | "N/A" => None,
                     _ => Some(word.parse().ok().filter(is_amount).ok_or_else(|| {
-                        self.source.refuse(format!("line {number}: '{word}' is no number from 0 on, nor X, - or N/A"))
+                        self.source.at_line(number, format!("'{word}' is no number from 0 on, nor X, - or N/A"))
                     })?),
                 });
             }
             if row.len() != cols {
-                let message = format!("line {number}: {} numbers in this row, where {cols} are due", row.len());
-                return Err(self.source.refuse(message));
+                let message = format!("{} numbers in this row, where {cols} are due", row.len());
+                return Err(self.source.at_line(number, message));
             }
             values.push(row);
         }

@@ -5,24 +5,27 @@
 //! a link allows what both its parts and its slot do.
 
 mod assumptions;
+mod entries;
 mod fabric;
 mod faults;
 mod file;
 mod lanes;
 mod measured;
+mod names;
+mod problems;
 mod source;
 mod widths;
 mod write;
 
+pub use problems::{Problem, SystemError};
 pub(crate) use widths::exceeds;
 pub use widths::{common_nvlink, common_width};
 pub use write::write_system;
 
 use crate::catalogue::Parts;
-use file::SystemFile;
 use peerlane_machine::fault::Planted;
 use peerlane_machine::machine::{Machine, MachineKind};
-use peerlane_machine::one_line;
+use problems::Problems;
 use source::Source;
 
 /// The tool that a file's nodes and links name as their origin.
@@ -30,16 +33,6 @@ const TOOL: &str = "system file";
 
 /// A node with this part has none, whatever its product.
 const NO_PART: &str = "none";
-
-/// Why a system file is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("system {file}: {message}")]
-pub struct SystemError {
-    /// Which file.
-    pub file: String,
-    /// What is wrong, on which line, and what to write instead.
-    pub message: String,
-}
 
 /// What a system file holds.
 #[derive(Clone, Debug)]
@@ -55,7 +48,7 @@ pub struct System {
 ///
 /// Fails on text that is no TOML of this format, on names that are not there, on links that make no
 /// PCIe tree or run wider than they can, on more lanes than a switch or CPU has, and on tables of the
-/// wrong shape.
+/// wrong shape; the error lists all of it.
 pub fn read_design(text: &str, file: &str) -> Result<System, SystemError> {
     read(text, file, MachineKind::Design)
 }
@@ -67,21 +60,24 @@ pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
 
 pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, SystemError> {
     let source = Source::new(file, text);
-    let system: SystemFile = toml::Deserializer::parse(text).and_then(one_line::read).map_err(|e| match e.span() {
-        Some(span) => source.error(span, e.message()),
-        None => source.refuse(e.message().to_owned()),
-    })?;
+    let mut problems = Problems::default();
+    let entries = entries::read(text, &source, &mut problems);
+    let Some((system, fabric)) = entries.and_then(|system| {
+        let fabric = fabric::build(&system, &source, Parts::embedded(), &mut problems)?;
+        Some((system, fabric))
+    }) else {
+        problems.settle(&source)?;
+        return Err(source.refuse("it holds no machine".to_owned()));
+    };
     if system.name.trim().is_empty() {
-        return Err(source.refuse("`name` is empty; name the machine, as in name = \"node1\"".to_owned()));
+        problems.keep::<()>(Err(source.refuse("`name` is empty; name the machine, as in name = \"node1\"".to_owned())));
     }
-    let parts = Parts::embedded();
-    let fabric = fabric::build(&system, &source, parts)?;
-    lanes::check(&fabric, &system.slots, &source, parts)?;
-
+    lanes::check(&fabric, &system.slots, &source, Parts::embedded(), &mut problems);
     let mut machine = Machine::new(&system.name, kind, fabric);
-    machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, parts);
-    measured::add(&system, &source, &mut machine)?;
-    let planted = faults::read(&system, &source, &machine.fabric)?;
+    machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, Parts::embedded());
+    measured::add(&system, &source, &mut machine, &mut problems);
+    let planted = faults::read(&system, &source, &machine.fabric, &mut problems);
+    problems.settle(&source)?;
     machine.title = system.title;
     machine.source = system.source;
     machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::SystemError;
+use super::problems::{Problem, SystemError};
 use crate::evidence::Text;
+use peerlane_machine::fabric::Node;
 use peerlane_machine::origin::Origin;
 
 /// A system file's name and text, with an index of its lines.
@@ -21,6 +22,10 @@ impl<'a> Source<'a> {
         Source { name: name.into(), text, ends }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The line, from 1, that an offset is on.
     pub(super) fn line(&self, offset: usize) -> u32 {
         self.ends.partition_point(|end| *end < offset) as u32 + 1
@@ -28,12 +33,26 @@ impl<'a> Source<'a> {
 
     /// Refuses the file for what stands at `span`.
     pub(super) fn error(&self, span: Range<usize>, message: impl std::fmt::Display) -> SystemError {
-        self.refuse(format!("line {}: {message}", self.line(span.start)))
+        self.at_line(self.line(span.start), message)
+    }
+
+    /// Refuses the file for what stands on a line.
+    pub(super) fn at_line(&self, line: u32, message: impl std::fmt::Display) -> SystemError {
+        let problem = Problem { line: Some(line), message: message.to_string() };
+        SystemError { file: self.name.to_string(), problems: vec![problem] }
+    }
+
+    /// Refuses the file for a node.
+    pub(super) fn of_node(&self, node: &Node, message: String) -> SystemError {
+        match node.origins.first().and_then(|origin| origin.lines) {
+            Some((line, _)) => self.at_line(line, message),
+            None => self.refuse(message),
+        }
     }
 
     /// Refuses the file as a whole.
     pub(super) fn refuse(&self, message: String) -> SystemError {
-        SystemError { file: self.name.to_string(), message }
+        SystemError::whole(&self.name, message)
     }
 
     /// Where a statement stands.

@@ -226,14 +226,14 @@ fn refusals_name_the_line_and_the_mend() {
     let cases = [
         (
             SMALL.replace("\"plx0\", \"GPU1\"", "\"plx0\", \"GPU7\""),
-            "line 15: no node 'GPU7'; there are: GPU0, GPU1, cpu0",
+            "line 15: no node 'GPU7'; did you mean GPU0 or GPU1?",
         ),
-        (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known; the nearest are pex9797; leave"),
+        (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known; did you mean pex9797"),
+        (SMALL.replace("pex8747", "PEX 874"), "no part 'PEX 874' is known; did you mean pex8747"),
         (
-            SMALL.replace("pex8747", "PEX 874"),
-            "no part 'PEX 874' is known; the nearest are pex8647, pex8747, pex8780; leave",
+            SMALL.replace("pex8747", "zzz"),
+            "no part 'zzz' is known; 'peerlane systems parts' lists them, or leave `part` out",
         ),
-        (SMALL.replace("pex8747", "zzz"), "no part 'zzz' is known; leave `part` out"),
         (SMALL.replace("GPU1 =", "GPU0 ="), "line 7"),
         (SMALL.replace("3.0 x8", "3.0 x7"), "line 16: '3.0 x7' is no PCIe link"),
         (SMALL.replace("3.0 x8", "4.0 x16"), "runs at 4.0 x16, but its ends and its slot allow 3.0 x16"),
@@ -319,4 +319,53 @@ proptest::proptest! {
         let cut = SMALL.chars().take(cut).collect::<String>();
         let _ = read_system(&cut, "x");
     }
+}
+
+/// The lines of a refusal.
+fn problems(text: &str) -> Vec<(Option<u32>, String)> {
+    let error = read_system(text, "bad.toml").unwrap_err();
+    error.problems.into_iter().map(|p| (p.line, p.message)).collect()
+}
+
+#[test]
+fn everything_that_is_wrong_is_listed_once_with_its_line() {
+    let found = problems(include_str!("many_errors.toml"));
+    let expected = [
+        (2, "unknown field `titel`; did you mean `title`?"),
+        (6, "no part 'RTX 4900' is known; did you mean rtx 4090"),
+        (7, "invalid type: string \"zero\", expected u32"),
+        (9, "no part 'PEX 8945' is known; did you mean pex"),
+        (11, "slot 'SLOT1' has room for 8 lanes, not 16"),
+        (11, "slot 'SLOT1' is at no node 'cpo0'; did you mean cpu0"),
+        (23, "unknown field `pci`; did you mean `pcie`?"),
+        (26, "no node 'GPU22'; did you mean GPU2"),
+        (31, "the link runs at 5.0 x16"),
+        (34, "unknown variant `bandwith`; did you mean `bandwidth`?"),
+        (41, "no node 'hos0'; did you mean host0?"),
+    ];
+    let brief = |(line, message): &(Option<u32>, String)| format!("{line:?} {message}");
+    let all = found.iter().map(brief).collect::<Vec<_>>().join("\n");
+    assert_eq!(found.len(), expected.len(), "{all}");
+    for ((line, message), (due, text)) in found.iter().zip(expected) {
+        assert!(*line == Some(due) && message.starts_with(text), "wanted line {due}: {text}, in:\n{all}");
+    }
+    assert!(refusal(include_str!("many_errors.toml")).starts_with("system bad.toml: 11 errors\n  line 2: "));
+}
+
+#[test]
+fn what_follows_from_an_unreadable_field_is_not_listed() {
+    let head = "name = \"n\"\n[nodes]\nGPU0 = { prt = \"h200\" }\nGPU1 = { part = 3 }\n";
+    let links =
+        "[[links]]\nbetween = [\"GPU0\", 7]\npcie = \"5.0 x16\"\n[[links]]\nbetween = [\"GPU0\", \"GPU1\"]\npcie = 4\n";
+    let found = problems(&format!("{head}{links}"));
+    assert_eq!(found.iter().map(|(line, _)| line.unwrap()).collect::<Vec<_>>(), [3, 4, 6, 10], "{found:?}");
+    assert_eq!(found[0].1, "unknown field `prt`; did you mean `part`?");
+}
+
+#[test]
+fn a_broken_line_is_listed_alone_and_a_list_of_errors_ends() {
+    let found = problems(&SMALL.replace("\"xeon-e5-v3\"", "\"xeon-e5-v3").replace("pex8747", "pex9999"));
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [Some(4)], "{found:?}");
+    let many: String = (0..200).map(|i| format!("sw{i} = {{ part = \"zzz\" }}\n")).collect();
+    assert_eq!(problems(&format!("name = \"n\"\n[nodes]\n{many}")).len(), problems::MOST);
 }

@@ -28,7 +28,7 @@ use peerlane_machine::one_line::Lines;
 ///
 /// Fails only where TOML has no form for a value.
 pub fn write_system(machine: &Machine) -> Result<String, SystemError> {
-    text(machine).map_err(|e| SystemError { file: machine.name.clone(), message: e.to_string() })
+    text(machine).map_err(|e| SystemError::whole(&machine.name, e.to_string()))
 }
 
 /// Sentences a line each, a node a line, and lists of names or numbers on one line.

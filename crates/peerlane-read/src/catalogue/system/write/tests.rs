@@ -150,7 +150,7 @@ fn paths_that_nothing_states_stay_unknown() {
     let text = written(&machine);
     assert!(text.contains("\n[unknown_paths]\n"), "{text}");
     let refused = read_system(&text.replace("[unknown_paths]\n", "[unknown_paths]\nGPU9 = [\"GPU0\"]\n"), "m");
-    assert!(refused.unwrap_err().message.contains("GPU9"));
+    assert!(refused.unwrap_err().to_string().contains("GPU9"));
 }
 
 #[test]
