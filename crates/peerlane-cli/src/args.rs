@@ -7,6 +7,7 @@ mod examples;
 mod fleet;
 mod gate;
 mod measure;
+mod new;
 mod place;
 mod simulate;
 mod tune;
@@ -24,6 +25,7 @@ pub(crate) use collect::Collect;
 pub(crate) use fleet::{FleetArgs, FleetFormat};
 pub(crate) use gate::{ExitStyle, GateArgs, SurveyArgs};
 pub(crate) use measure::{InferArgs, MeasureArgs};
+pub(crate) use new::NewArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
 pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 pub(crate) use tune::TuneArgs;
@@ -132,6 +134,8 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Simulate workloads on several machines or clusters, and compare them
     Sweep(SweepArgs),
+    /// Write a system file of a machine to build, from its board's slot table, and check it
+    New(NewArgs),
     /// Save what this machine reports about itself, for analysis elsewhere
     Gather(GatherArgs),
     /// List the systems in the catalogue, or show one
@@ -423,6 +427,11 @@ pub(crate) enum SystemsAction {
     Show {
         /// Its name, as 'peerlane systems' lists it
         name: String,
+    },
+    /// List the parts that system files and 'peerlane new' can name
+    Parts {
+        /// Only those whose name, title or kind contains all of these words
+        words: Vec<String>,
     },
 }
 

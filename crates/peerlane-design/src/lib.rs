@@ -1,6 +1,7 @@
 //! What to build and how to use it: clusters and the workloads on them, limits that rates betray, changes of a design,
 //! designs side by side, and where jobs should go.
 
+pub mod builder;
 pub mod case;
 pub mod cluster;
 pub mod compare;

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// A command, and its examples, each with what it is for. `topo.txt`, `run.json` and `records` stand for a user's own.
-const EXAMPLES: [(&str, [[&str; 2]; 2]); 20] = [
+const EXAMPLES: [(&str, [[&str; 2]; 2]); 21] = [
     (
         "check",
         [
@@ -100,6 +100,13 @@ const EXAMPLES: [(&str, [[&str; 2]; 2]); 20] = [
         [
             ["peerlane sweep hgx-h100 hgx-h200 -w all-reduce", "one workload on two machines"],
             ["peerlane sweep dgx-1v dgx-2 -w all-reduce -w all-to-all --rank", "one table"],
+        ],
+    ),
+    (
+        "new",
+        [
+            ["peerlane new box.toml --cpu epyc-genoa --card l40s@cpu0", "one GPU; without --cpu it asks"],
+            ["peerlane new two.toml --cpu epyc-genoa --sockets 2 --card l40s@cpu0,cpu1", "two sockets"],
         ],
     ),
     (

@@ -11,6 +11,7 @@ pub(crate) mod gather;
 pub(crate) mod infer;
 pub(crate) mod map;
 pub(crate) mod measure;
+pub(crate) mod new;
 pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;

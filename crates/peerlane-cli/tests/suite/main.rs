@@ -32,6 +32,7 @@ mod infer;
 mod judgement;
 mod licences;
 mod measure;
+mod new;
 mod one_answer;
 mod place;
 mod planted;

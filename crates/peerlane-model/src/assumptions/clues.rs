@@ -23,6 +23,16 @@ const fn cpu(part: &'static str, year: u16, between: &'static str) -> Cpu {
     Cpu { part, year, between }
 }
 
+/// Key of the part of the links between two packages of a CPU, where the catalogue has one.
+pub fn inter_socket_part(cpu: &Part) -> Option<&'static str> {
+    let known = CPUS.iter().find(|known| known.part == cpu.name).and_then(|known| known.between);
+    known.or(match cpu.name.as_str() {
+        "xeon-e5-v2" => Some("qpi-snb"),
+        name if name.starts_with("epyc") => Some("xgmi"),
+        _ => None,
+    })
+}
+
 /// CPUs whose constants differ, the oldest first.
 pub(super) const CPUS: [Cpu; 17] = [
     cpu("xeon-x56xx-tylersburg", 2010, "qpi-nehalem"),

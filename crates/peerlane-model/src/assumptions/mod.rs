@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use clues::inter_socket_part;
 pub use fit::{Fit, Rating, Unexplained};
 
 use crate::model::{Assume, FittedWidths, Model, Route};
