@@ -16,6 +16,7 @@ mod printable;
 mod program;
 mod redact;
 mod render;
+mod system;
 mod target;
 
 use std::env;
@@ -105,7 +106,7 @@ fn main() -> ExitCode {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     QUIET.store(cli.terminal.quiet, Ordering::Relaxed);
-    output_file::outlive_size_limit();
+    system::outlive_size_limit();
     let result = run(&cli);
     if let Err(Failure::Message(message)) = &result {
         say(message);
@@ -139,6 +140,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Simulate(args) => commands::simulate::run(args, &mut out),
         Command::Sweep(args) => commands::sweep::run(args, &mut out),
         Command::Compare(args) => commands::compare::run(args, &mut out),
+        Command::New(args) => commands::new::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Fleet(args) => commands::fleet::run(args, &mut out),
         Command::Gate(args) => commands::gate::run(args, &mut out),

@@ -10,17 +10,14 @@ use peerlane::one_line::shown;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use peerlane::evidence::{Files, Item};
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 
 use crate::Failure;
+use crate::system::{self, Locking};
 
 /// Folders whose links name this process's own streams, as `/dev/stdout` and a shell's `>(command)` do.
 const STREAMS: [&str; 3] = ["/dev", "/dev/fd", "/proc/self/fd"];
@@ -31,20 +28,11 @@ const STICKY: u32 = 0o1000;
 /// How often a name is tried that another process may take at the same moment.
 const TRIES: u32 = 16;
 
-/// How file systems refuse a second name for a file, if they have none.
-const WITHOUT_LINKS: [Errno; 3] = [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP];
-
 /// How much of a lock file is read.
 const HOLDER_BYTES: usize = 256;
 
 /// How long each wait is for the holder of a lock to write its name.
 const WRITING: Duration = Duration::from_millis(10);
-
-/// Makes a write beyond the limit of `ulimit -f` an error like that of a full disk, not the end of the process.
-pub(crate) fn outlive_size_limit() {
-    // without the handler the process ends as it did before
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-}
 
 /// Writes a whole file, or sends the content to a pipe or device.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
@@ -113,7 +101,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// Options that follow no link in the last part of a path.
 fn own_file() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    system::follow_no_link(&mut options);
     options
 }
 
@@ -151,8 +139,8 @@ impl Fresh {
     /// In a folder like `/tmp` a file is replaced by its owner alone.
     fn may_replace(&self, path: &Path) -> io::Result<()> {
         let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
-        let (folder, own) = (fs::metadata(folder_of(path))?, self.file.metadata()?.uid());
-        if folder.mode() & STICKY != 0 && ![0, there.uid(), folder.uid()].contains(&own) {
+        let [folder, own, there] = [&fs::metadata(folder_of(path))?, &self.file.metadata()?, &there].map(system::owner);
+        if folder.mode & STICKY != 0 && ![0, there.user, folder.user].contains(&own.user) {
             return Err(io::Error::other("it belongs to another user, and the folder lets only its owner replace it"));
         }
         Ok(())
@@ -172,11 +160,11 @@ impl Fresh {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     // a server may answer a request that it received twice: then the link is there, and is ours
-                    if !same(&self.file, &name) {
+                    if !system::same(&self.file, &name) {
                         continue;
                     }
                 }
-                Err(error) if WITHOUT_LINKS.iter().any(|of| error.raw_os_error() == Some(of.raw_os_error())) => {
+                Err(error) if system::is_without_links(&error) => {
                     if fs::symlink_metadata(&name).is_ok() {
                         continue;
                     }
@@ -285,7 +273,7 @@ fn fill(folder: &Path, files: &Files) -> io::Result<()> {
     }
     for (path, item) in files.iter() {
         if let Item::Link(target) = item {
-            symlink(target, staging.0.join(path))?;
+            system::symlink(target.as_ref(), &staging.0.join(path))?;
         }
     }
     // thousands of small files are made durable at once
@@ -296,12 +284,12 @@ fn fill(folder: &Path, files: &Files) -> io::Result<()> {
         fs::rename(staging.0.join(&name), folder.join(&name))?;
     }
     drop(staging);
-    File::open(folder)?.sync_all()
+    system::sync_folder(folder)
 }
 
 /// Makes a rename durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
+    system::sync_folder(folder_of(path))
 }
 
 /// Removes a file that may not exist.
@@ -332,22 +320,20 @@ impl Lock {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&at)));
         for _ in 0..TRIES {
             let file = match own_file().read(true).write(true).create(true).truncate(false).open(&at) {
-                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                Err(error) if system::is_link(&error) => {
                     return Err(io::Error::other(format!("{} is a symbolic link; remove it", shown(&at))));
                 }
                 opened => opened.map_err(named)?,
             };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
+            match system::lock(&file).map_err(named)? {
+                Locking::Locked => {}
+                Locking::Busy => {
                     return Err(io::Error::other(format!("{} is writing it", holder(&file))));
                 }
-                // some network file systems have no locks
-                Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Lock::without(path, at, file),
-                Err(error) => return Err(named(error.into())),
+                Locking::Impossible => return Lock::without(path, at, file),
             }
             // whoever had it may have removed it meanwhile, and another made a new one
-            if same(&file, &at) {
+            if system::same(&file, &at) {
                 let lock = Lock::taken(path, at, file)?;
                 Fresh::beside_locked(path)?.may_replace(path)?;
                 return Ok(lock);
@@ -415,18 +401,11 @@ impl Drop for Lock {
     }
 }
 
-/// Whether an open file is still the one of that name.
-fn same(file: &File, path: &Path) -> bool {
-    let open = file.metadata().map(|m| (m.dev(), m.ino()));
-    let named = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()));
-    open.is_ok_and(|open| named.is_ok_and(|named| open == named))
-}
-
 /// `process 4711 on node7`, as the lock's holder writes it right after it has taken the lock.
 fn holder(file: &File) -> String {
     let mut text = [0; HOLDER_BYTES];
     for _ in 0..TRIES {
-        let read = file.read_at(&mut text, 0).unwrap_or(0);
+        let read = system::read_start(file, &mut text).unwrap_or(0);
         let text = String::from_utf8_lossy(&text[..read]);
         if let Some((line, _)) = text.split_once('\n') {
             return line.to_owned();

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::ptr;
 
+use crate::system;
 use peerlane::fabric::CpuList;
 
 /// Pages mapped by this process, and nobody else's.
@@ -23,12 +23,7 @@ impl Mapping {
     ///
     /// Binding is refused where the kernel has no NUMA support or the container's policy forbids it.
     pub(crate) fn new(bytes: usize, node: Option<u32>) -> io::Result<Self> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, kind, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let start = system::map(bytes)?;
         let mapping = Mapping { start, bytes };
         if let Some(node) = node {
             mapping.bind(node)?;
@@ -37,16 +32,12 @@ impl Mapping {
     }
 
     fn bind(&self, node: u32) -> io::Result<()> {
-        /// `MPOL_BIND` of the kernel's `mempolicy.h`.
-        const BIND: libc::c_int = 2;
         const BITS: u32 = usize::BITS;
         let mut mask = [0_usize; 16];
         let word = mask.get_mut((node / BITS) as usize).ok_or_else(|| io::Error::other("NUMA node out of range"))?;
         *word |= 1 << (node % BITS);
-        let most = mask.len() * BITS as usize;
-        // SAFETY: the range is this mapping, and the mask has as many bits as it is said to have.
-        let outcome = unsafe { libc::syscall(libc::SYS_mbind, self.start, self.bytes, BIND, mask.as_ptr(), most, 0) };
-        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        // SAFETY: the range is this mapping.
+        unsafe { system::bind(self.start, self.bytes, &mask) }
     }
 
     /// Where it starts.
@@ -78,7 +69,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: it was mapped by us with this size, and nothing borrows it any more.
-        unsafe { libc::munmap(self.start, self.bytes) };
+        unsafe { system::unmap(self.start, self.bytes) };
     }
 }
 
@@ -187,8 +178,7 @@ pub(crate) fn pin_to(cpu: u32) {
     let mut mask = [0_u64; WORDS];
     if let Some(word) = mask.get_mut(cpu as usize / 64) {
         *word |= 1 << (cpu % 64);
-        // SAFETY: the mask is as long as it is said to be; 0 means this thread.
-        unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
+        system::keep_on(&mask);
     }
 }
 

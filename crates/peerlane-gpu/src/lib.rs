@@ -21,6 +21,7 @@ pub mod nvml;
 mod output;
 pub mod pattern;
 pub mod search;
+mod system;
 pub mod timeline;
 
 pub use live::{GpuName, Live, OpenError, start_ahead};

@@ -23,12 +23,13 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use libloading::Library as Handle;
 
 use crate::bindings::cuda::Cuda;
 use crate::bindings::nccl::Nccl;
 use crate::bindings::nvml::Nvml;
 use crate::search::{self, Distrust, Folders, Rule};
+use crate::system;
 
 use peerlane::one_line::shown;
 use places::{Place, Places};
@@ -164,7 +165,7 @@ impl Library {
         let name = place.to_string_lossy();
         // SAFETY: runs the initialisers of a library that the machine's administrator or the user installed, as any program
         // linked to it does; `places` holds no file that anybody else could have put there.
-        let handle = match unsafe { Handle::open(Some(place), RTLD_NOW | RTLD_LOCAL) } {
+        let handle = match unsafe { system::open(place) } {
             Ok(handle) => handle,
             Err(error) => {
                 let reason = std::error::Error::source(&error).unwrap_or(&error).to_string();

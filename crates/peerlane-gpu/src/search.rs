@@ -5,14 +5,13 @@
 //! anybody's, so they are skipped. As root, what the environment names must belong to root alone: the environment may be
 //! that of the user who called `sudo`. `docs/security.md` gives the rule for users.
 
+use crate::system::{self, Owner};
 use peerlane::one_line::shown;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -76,9 +75,7 @@ impl Rule {
 
     /// For files that the environment names.
     pub(crate) fn environment() -> Self {
-        // SAFETY: geteuid takes nothing, touches no memory and cannot fail.
-        let user = unsafe { libc::geteuid() };
-        Rule { only_roots: user == 0 }
+        Rule { only_roots: system::is_root() }
     }
 
     /// The file or folder with its links resolved, if it may be used; `None` where there is none.
@@ -97,11 +94,12 @@ impl Rule {
         let mut holds_it = true;
         for (depth, part) in path.ancestors().enumerate() {
             let Ok(meta) = fs::metadata(part) else { return Ok(None) };
-            let sticky = meta.mode() & 0o1000 != 0 && !holds_it;
-            if meta.mode() & 0o002 != 0 && !sticky {
+            let Owner { mode, user, group } = system::owner(&meta);
+            let sticky = mode & 0o1000 != 0 && !holds_it;
+            if mode & 0o002 != 0 && !sticky {
                 return Err(Distrust::WritableByAll(part.to_owned()));
             }
-            let of_others = meta.uid() != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != 0 && !sticky);
+            let of_others = user != 0 || (mode & 0o020 != 0 && group != 0 && !sticky);
             if self.only_roots && of_others {
                 return Err(Distrust::WritableByOthers(part.to_owned()));
             }
@@ -128,13 +126,11 @@ impl Folders {
         if variable == "LD_LIBRARY_PATH" && value.is_empty() {
             return folders;
         }
-        let separates = |byte: &u8| *byte == b':' || (*byte == b';' && variable == "LD_LIBRARY_PATH");
-        for element in value.as_bytes().split(separates) {
-            let folder = Path::new(OsStr::from_bytes(element));
-            match rule.trusted(folder) {
+        for folder in system::elements(value, variable == "LD_LIBRARY_PATH") {
+            match rule.trusted(&folder) {
                 Ok(found) => folders.trusted.extend(found),
                 Err(why) => {
-                    let ignored = Ignored { variable, element: shown(folder), why };
+                    let ignored = Ignored { variable, element: shown(&folder), why };
                     if !folders.ignored.contains(&ignored) {
                         folders.ignored.push(ignored);
                     }
@@ -186,7 +182,8 @@ pub fn own_command() -> io::Result<Command> {
 
 /// The file of a program in the folders of `path`.
 fn program(name: &str, path: &OsStr, rule: Rule) -> Result<PathBuf, Missing> {
-    let runs = |file: &Path| fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0);
+    let runs =
+        |file: &Path| fs::metadata(file).is_ok_and(|meta| meta.is_file() && system::owner(&meta).mode & 0o111 != 0);
     let Folders { trusted, mut ignored } = Folders::of("PATH", path, rule);
     for folder in trusted {
         let file = folder.join(name);

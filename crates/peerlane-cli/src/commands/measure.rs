@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -274,7 +273,7 @@ fn quoted(word: &OsStr) -> String {
                 format!(r"\x{b:02x}")
             }
         };
-        return format!("$'{}'", word.as_bytes().iter().map(byte).collect::<String>());
+        return format!("$'{}'", word.as_encoded_bytes().iter().map(byte).collect::<String>());
     };
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:%+→".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+
+use crate::system;
 
 /// Whether the user has interrupted the run.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +16,7 @@ impl Interrupt {
     /// Starts to listen for signals.
     pub(crate) fn listen() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for &signal in &system::ENDING {
             // in this order, so that the first signal does not see the flag that it sets itself
             flag::register_conditional_shutdown(signal, 2, Arc::clone(&asked))?;
             flag::register(signal, Arc::clone(&asked))?;

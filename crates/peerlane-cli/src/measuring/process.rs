@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +16,8 @@ use peerlane::units::Seconds;
 use peerlane_gpu::search;
 
 use serde::Serialize;
+
+use crate::system;
 
 use super::protocol::{AHEAD, Message, Request, Trial};
 
@@ -88,20 +88,17 @@ impl Worker {
     fn spawn(trial: Option<&Trial>, line: Vec<u8>) -> io::Result<Worker> {
         let mut command = search::own_command()?;
         if let Some(trial) = trial {
-            let inherited = env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"NCCL_"));
+            let inherited =
+                env::vars_os().map(|(name, _)| name).filter(|name| name.as_encoded_bytes().starts_with(b"NCCL_"));
             for name in inherited {
                 command.env_remove(name);
             }
             command.envs(&trial.variables).envs(tune::ALWAYS);
         }
-        let mut child = command
-            .arg(COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C is for this process only, which then ends the worker in order
-            .process_group(0)
-            .spawn()?;
+        // Ctrl-C is for this process only, which then ends the worker in order
+        system::own_group(&mut command);
+        let mut child =
+            command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let missing = || io::Error::other("a pipe to the worker is missing");
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
@@ -171,8 +168,8 @@ impl Worker {
     /// How it ended, in words, with the last lines of its stderr.
     pub(crate) fn epitaph(&mut self) -> String {
         let how = match self.ended() {
-            Some(status) => match (status.signal(), status.code()) {
-                (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            Some(status) => match (system::killed_by(status), status.code()) {
+                (Some(signal), _) => format!("was killed by {signal}"),
                 (None, Some(code)) => format!("ended with status {code}"),
                 (None, None) => "ended".to_owned(),
             },
@@ -225,13 +222,6 @@ impl Silence {
     pub(crate) fn too_long(&self, patience: Seconds, opened: bool) -> Option<f64> {
         let limit = patience.seconds() * if opened { GRACE } else { OPENING };
         Some(self.since.elapsed().as_secs_f64()).filter(|silent| *silent > limit)
-    }
-}
-
-fn signal_name(signal: i32) -> String {
-    match signal_hook::low_level::signal_name(signal) {
-        Some(name) => name.to_owned(),
-        None => format!("signal {signal}"),
     }
 }
 

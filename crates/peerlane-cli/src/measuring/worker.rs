@@ -129,7 +129,7 @@ fn end_with_parent(plans: &Sender<Plan>) {
 
 /// Ends at once: a driver's clean-up at exit may hang if another thread is inside the driver.
 fn leave() -> ! {
-    signal_hook::low_level::exit(2)
+    crate::system::end_now(2)
 }
 
 /// The output for messages.

@@ -11,7 +11,7 @@ use peerlane::date::utc;
 use peerlane::one_line::shown;
 
 use super::{Appended, Fresh, beside, make_folder, own_file, refused, remove};
-use crate::Failure;
+use crate::{Failure, system};
 
 /// How many records of one host may begin in one second.
 const MOST: u32 = 10_000;
@@ -57,8 +57,7 @@ impl Slot {
     fn probe(&self) -> io::Result<()> {
         Fresh::beside(&self.path())?.fill(&PROBE)?;
         // some file systems do not know their size
-        let known = rustix::fs::statvfs(&self.folder).ok().filter(|of| of.f_blocks > 0);
-        match known.map(|of| of.f_bavail.saturating_mul(of.f_frsize)) {
+        match system::free_bytes(&self.folder) {
             Some(free) if free < ROOM => {
                 Err(io::Error::other(format!("only {} KiB are free, and a record may need {}", free >> 10, ROOM >> 10)))
             }

@@ -434,6 +434,7 @@ fn members(mask: &[c_ulong]) -> CpuList {
 }
 
 /// A field's value as a number that is not negative.
+#[allow(clippy::useless_conversion, reason = "a long has 32 bits on Windows")]
 fn number(field: &ffi::nvmlFieldValue_t) -> u64 {
     use ffi::nvmlValueType_t as Type;
     let value = &field.value;
@@ -449,7 +450,7 @@ fn number(field: &ffi::nvmlFieldValue_t) -> u64 {
         }
         Type::NVML_VALUE_TYPE_UNSIGNED_LONG => {
             // SAFETY: as above.
-            unsafe { value.ulVal }
+            u64::from(unsafe { value.ulVal })
         }
         Type::NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => {
             // SAFETY: as above.

@@ -133,11 +133,11 @@ pub(crate) fn run(args: &GateArgs, out: &mut dyn Write) -> Result<Outcome, Failu
     match gate(args, out) {
         Ok(status) => {
             out.flush()?;
-            signal_hook::low_level::exit(i32::from(status))
+            crate::system::end_now(i32::from(status))
         }
         Err(Failure::Message(why)) => {
             crate::say(&why);
-            signal_hook::low_level::exit(i32::from(style::failed(args.exit)))
+            crate::system::end_now(i32::from(style::failed(args.exit)))
         }
         Err(output) => Err(output),
     }
