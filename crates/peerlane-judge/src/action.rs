@@ -98,7 +98,7 @@ const ACTIONS: [(&str, Action, Action); 61] = [
     ("hidden-pcie", Monitor, Monitor),
     ("small-packets", Monitor, Monitor),
     ("contended-slow", Monitor, Monitor),
-    ("host-buffers-far", Monitor, Monitor),
+    ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),
     ("uneven-host-copies", Isolate, Isolate),
     ("kernel-errors", Isolate, Monitor),

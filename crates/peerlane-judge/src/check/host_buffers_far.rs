@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::prelude::*;
+use super::view::is_ours;
 
 pub(super) const RULE: Rule = Rule { id: "host-buffers-far", run: One(run) };
 
@@ -16,15 +17,24 @@ const ALIKE: f64 = 0.06;
 const FEWEST: usize = 2;
 
 fn run(view: &View) -> Option<Raised> {
-    // copies both ways at once, and by NUMA node, are something else
-    let mut one_way = view.bandwidths().filter(|(_, o)| o.matrix.direction == Some(Direction::Unidirectional));
-    let (measured, (near, far)) = one_way.find_map(|(at, o)| Some((o, sides(view, at, &view.cells(&o.matrix))?)))?;
+    let mut all = all(view);
+    let (measured, (near, far)) = all.next()?;
     let (_, worst) = lowest(&far, |(_, cell)| cell.rate.gb())?;
     let usual = median(near.iter().map(|(_, c)| c.rate.gb())).unwrap_or_default();
     let names: Vec<&str> = far.iter().map(|(id, _)| view.name(*id)).collect();
     let share = 1.0 - worst.rate.gb() / usual;
+    // our own buffers are next to each GPU, as far as the machine lets them be
+    let (kind, severity, fix) = if is_ours(measured) {
+        let fix = "Let the operating system know both sockets (NUMA on in the BIOS, the GPUs' NUMA nodes passed to a virtual \
+                   machine), and see that no container or job is held to one socket's memory (`numactl --show`).";
+        (Fault, Warning, fix)
+    } else {
+        let fix = "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and \
+                   do the same for each rank of a job.";
+        (Measurement, Info, fix)
+    };
     let raised = RULE
-        .raise(Measurement, Info, Likely)
+        .raise(kind, severity, Likely)
         .summary(format!(
             "Host copies of {} are {} slower than those of the other socket's GPUs: the buffers seem to be there",
             list(&names),
@@ -33,15 +43,25 @@ fn run(view: &View) -> Option<Raised> {
         .expected(format!("about {usual:.2} GB/s, as the other socket's GPUs reach"))
         .measured(view.quote(measured, worst))
         .evidence(view.cite_matrix(measured))
-        .fix(
-            "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and do the \
-             same for each rank of a job.",
-        )
+        .fix(fix)
         .confirm("`peerlane measure --tests host,numa`")
         .cost(Cost::of_rate(usual, worst.rate.gb()))
         .about_nodes(names)
         .losing(share);
     Some(raised)
+}
+
+/// Matrices in which one socket's GPUs are slow, with the GPUs.
+fn all<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a SourcedMatrix, Sides)> {
+    // copies both ways at once, and by NUMA node, are something else
+    let one_way = view.bandwidths().filter(|(_, o)| o.matrix.direction == Some(Direction::Unidirectional));
+    one_way.filter_map(|(at, o)| Some((o, sides(view, at, &view.cells(&o.matrix))?)))
+}
+
+/// GPUs whose copies to or from the host are slow because of where our own buffers are.
+pub(super) fn explained(view: &View) -> Vec<NodeId> {
+    let ours = all(view).filter(|(measured, _)| is_ours(measured));
+    ours.flat_map(|(_, (_, far))| far.into_iter().map(|(id, _)| id)).collect()
 }
 
 /// GPUs with their cells, of the faster and of the slower socket.
@@ -80,17 +100,23 @@ fn sides(view: &View, at: usize, cells: &[Cell]) -> Option<Sides> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Finding;
     use super::super::testing::{boxes, captured, findings, uniform};
     use super::*;
 
     fn found(rates: [f64; 4]) -> Vec<String> {
+        raised(rates, "bandwidthTest").into_iter().flat_map(|f| f.subjects).map(|s| s.to_string()).collect()
+    }
+
+    fn raised(rates: [f64; 4], tool: &'static str) -> Vec<Finding> {
         let mut machine = captured(boxes(&[2, 2], false));
         let mut measured = uniform(4, 0.0, &[]);
         measured.matrix.rows = vec!["host".to_owned()];
         measured.matrix.values = vec![rates.map(Some).to_vec()];
         measured.matrix.p2p = None;
+        measured.origin.tool = tool;
         machine.matrices.push(measured);
-        findings(&machine, run).into_iter().flat_map(|f| f.subjects).map(|s| s.to_string()).collect()
+        findings(&machine, run)
     }
 
     #[test]
@@ -99,5 +125,13 @@ mod tests {
         assert!(found([12.0, 12.1, 11.5, 11.4]).is_empty());
         assert!(found([12.0, 12.1, 9.0, 12.1]).is_empty());
         assert!(found([12.0, 6.0, 12.0, 6.0]).is_empty());
+    }
+
+    #[test]
+    fn where_our_own_buffers_are_is_the_machines_fault() {
+        let of =
+            |tool| raised([12.0, 12.1, 9.0, 9.1], tool).into_iter().map(|f| (f.kind, f.severity)).collect::<Vec<_>>();
+        assert_eq!(of("bandwidthTest"), [(Measurement, Info)]);
+        assert_eq!(of(peerlane_measure::run::TOOL), [(Fault, Warning)]);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::culprit::{EVERYWHERE, Role, blame};
+use super::host_buffers_far;
 use super::narrow_link;
 use super::one_link::{self, Crossing, Explained};
 use super::prelude::*;
@@ -77,6 +78,7 @@ struct Judged<'m> {
 
 fn run(view: &View) -> Vec<Raised> {
     let narrow = narrow_link::links(view);
+    let far = host_buffers_far::explained(view);
     // a link that narrow-link reports explains what is slow behind it, down to what it carries
     let explained = |matrix: &Matrix, cell: &Cell| {
         let enough = |link: LinkId| {
@@ -84,6 +86,9 @@ fn run(view: &View) -> Vec<Raised> {
             let carries = running.raw_rate().map(|raw| raw * (view.settings.slow_path.slow * PAYLOAD.end));
             narrow.contains(&link) && carries.is_none_or(|least| one_way(matrix, cell.rate) >= least)
         };
+        if cell.with_host().is_some_and(|(gpu, _)| far.contains(&gpu)) {
+            return true;
+        }
         !narrow.is_empty() && view.path(cell, matrix.p2p).is_some_and(|p| p.hops.iter().any(|h| enough(h.link)))
     };
     let mut causes: Vec<(Cause, Vec<Slow>)> = Vec::new();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::culprit::{Role, blame};
 use super::first_row_warm_up;
 use super::prelude::*;
+use super::view::is_ours;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", run: Many(run) };
 
@@ -23,6 +24,16 @@ const AGREED: f64 = 0.15;
 
 /// Matrices that must show it.
 const AGREEING: usize = 3;
+
+/// From this shortfall on, a pair that `peerlane measure` measured is slow, if its class is large enough to know how much
+/// its pairs differ.
+const SURE: f64 = 0.10;
+
+/// Of such a class, how many times the median deviation: alike pairs of sound machines stay within five.
+const SURELY_OUTLYING: f64 = 8.0;
+
+/// Cells of such a class.
+const ENOUGH: usize = 8;
 
 /// What pairs that should be equally fast share: their class, the lanes of their narrowest link, whether
 /// peer-to-peer works (refused pairs are staged), and the products at both ends.
@@ -45,6 +56,8 @@ struct Outlier<'m> {
     usual: f64,
     /// How far below its class it is.
     gap: f64,
+    /// Whether that is more than alike pairs ever differ.
+    sure: bool,
 }
 
 /// What is low of one class, and who explains it, over all matrices.
@@ -92,26 +105,35 @@ fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix, all: &mut Vec<
         if class.is_none() && (!no_classes || members.len() < FEWEST_UNKNOWN) {
             continue;
         }
-        let outlier = |cell: Cell, usual, gap| Outlier { measured, cell, usual, gap };
+        let enough = is_ours(measured) && members.len() >= ENOUGH;
+        let outlier = |cell: Cell, usual, gap, deviation: f64| {
+            let sure = enough && gap >= SURE.max(SURELY_OUTLYING * deviation);
+            Outlier { measured, cell, usual, gap, sure }
+        };
         if let Some((gpu, usual)) = one_below_all(view, &members) {
-            let others = members.iter().filter(|(c, _)| !c.is_of(gpu));
-            let usual_rate = median(others.map(|(c, _)| c.rate.gb())).unwrap_or_default();
-            let outliers = members.iter().filter(|(c, _)| c.is_of(gpu));
-            let outliers = outliers.map(|(c, level)| outlier(*c, usual_rate, 1.0 - level / usual));
+            let (mine, others): (Vec<&_>, Vec<&_>) = members.iter().partition(|(c, _)| c.is_of(gpu));
+            let usual_rate = median(others.iter().map(|(c, _)| c.rate.gb())).unwrap_or_default();
+            let deviation = deviation(others, usual);
+            let outliers = mine.into_iter().map(|(c, level)| outlier(*c, usual_rate, 1.0 - level / usual, deviation));
             add(all, class, Some((End::Node(gpu), Role::Any)), outliers);
             continue;
         }
         let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
-        let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
+        let deviation = deviation(&members, usual);
         let limit = view.settings.uneven_path_class.below.max(OUTLYING * deviation);
         let usual_rate = median(members.iter().map(|(c, _)| c.rate.gb())).unwrap_or_default();
         let own: Vec<Cell> = members.iter().map(|(c, _)| *c).collect();
         let low: Vec<bool> = members.iter().map(|(_, v)| 1.0 - v / usual > limit).collect();
         for group in blame(&own, &low).into_iter().filter(|g| class.is_some() || g.culprit.is_some()) {
             let outliers = group.cells.iter().filter_map(|i| members.get(*i));
-            add(all, class, group.culprit, outliers.map(|(c, v)| outlier(*c, usual_rate, 1.0 - v / usual)));
+            add(all, class, group.culprit, outliers.map(|(c, v)| outlier(*c, usual_rate, 1.0 - v / usual, deviation)));
         }
     }
+}
+
+/// How far numbers are from what is usual, in the median.
+fn deviation<'a>(members: impl IntoIterator<Item = &'a (Cell, f64)>, usual: f64) -> f64 {
+    median(members.into_iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0)
 }
 
 /// Adds what is low of a class to what the same culprit explains in other matrices.
@@ -159,9 +181,10 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
     let Low { class, culprit, outliers } = low;
     let of = class.map_or_else(String::new, |class| format!("{class} "));
     let worst = highest(outliers, |o| o.gap)?;
-    let Outlier { measured, cell, usual, gap } = worst;
+    let Outlier { measured, cell, usual, gap, .. } = worst;
     let settings = view.settings.uneven_path_class;
-    let much = *gap >= settings.much || AGREED < settings.much && is_agreed(low);
+    let sure = outliers.iter().any(|o| o.sure);
+    let much = *gap >= settings.much || AGREED < settings.much && is_agreed(low) || sure;
     let pairs = view.names(outliers.iter().filter_map(|o| o.cell.nodes()));
     let (kind, subjects, who, fix) = match culprit {
         Some((End::Node(id), role)) => {
@@ -178,7 +201,7 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
         _ => {
             let fix = "Measure again on an idle machine. If they stay low, look at what only these pairs share.";
             let who = format!("rates between {}", words::pairs(&pairs));
-            (Measurement, Subject::pairs_of(&pairs), who, fix)
+            (if sure { Fault } else { Measurement }, Subject::pairs_of(&pairs), who, fix)
         }
     };
     let who = match class {
@@ -189,7 +212,7 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
     let rates = view.gpu_cells(&measured.matrix).into_iter().filter(of_class).map(|c| c.rate.gb());
     let most = rates.fold(*usual, f64::max);
     let raised = RULE
-        .raise(kind, if much { Warning } else { Info }, Possible)
+        .raise(kind, if much { Warning } else { Info }, if sure { Likely } else { Possible })
         .summary(format!(
             "{who} are up to {} below those of the other {of}pairs: {:.2} compared with {most:.2} GB/s",
             percent(*gap),
@@ -237,6 +260,21 @@ mod tests {
         let found = findings(&machine, run);
         assert_eq!((found[0].severity, found[0].kind), (Warning, Fault));
         assert_eq!(found[0].subjects, ["GPU3"]);
+    }
+
+    #[test]
+    fn a_pair_that_we_measured_far_below_its_class_is_slow() {
+        let of = |tool, rate| {
+            let mut machine = captured(boxes(&[4], false));
+            let mut measured = uniform(4, 20.0, &[(0, 1, rate)]);
+            measured.origin.tool = tool;
+            machine.matrices.push(measured);
+            findings(&machine, run).into_iter().map(|f| (f.kind, f.severity, f.certainty)).collect::<Vec<_>>()
+        };
+        let ours = peerlane_measure::run::TOOL;
+        assert_eq!(of(ours, 17.4), [(Fault, Warning, Likely)]);
+        assert_eq!(of(ours, 18.6), [(Measurement, Info, Possible)]);
+        assert_eq!(of("p2pBandwidthLatencyTest", 17.4), [(Measurement, Info, Possible)]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use peerlane_machine::matrix::{Direction, Matrix, Quantity};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
+use peerlane_measure::run::TOOL;
 use peerlane_model::assumptions::Fit;
 use peerlane_model::comparison::{Comparison, Expected, Series};
 use peerlane_model::model::Model;
@@ -522,6 +523,11 @@ pub(super) fn origins(measured: &SourcedMatrix) -> impl Iterator<Item = &Origin>
 /// The program that printed a matrix. A system file's titles begin with it: `p2pBandwidthLatencyTest, …`.
 pub(super) fn program(measured: &SourcedMatrix) -> &str {
     if measured.published { measured.matrix.title.split(',').next().unwrap_or_default() } else { measured.origin.tool }
+}
+
+/// Whether `peerlane measure` measured it: medians of verified samples, with host memory next to each GPU.
+pub(super) fn is_ours(measured: &SourcedMatrix) -> bool {
+    !measured.published && measured.origin.tool == TOOL
 }
 
 /// Whether a matrix has more rows or columns than any machine has devices.

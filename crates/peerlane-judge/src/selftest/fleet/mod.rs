@@ -320,6 +320,21 @@ mod tests {
         assert_eq!(test, fleet_test(&wish, &|| ()), "the same seed is the same fleet");
     }
 
+    /// Losses that no published table would show the model to be wrong by, and that its own peers give away.
+    #[test]
+    fn a_gate_alone_finds_a_fifth_less_by_the_machines_own_peers() {
+        let design = Design::of("hgx-h200").unwrap();
+        let effects = [(1, Effects::REAL), (2, Effects::MACHINE), (3, Effects::DAY)];
+        let at = |faults: &[_]| at_gate(&design, &Planted { noise: NOISE, seed: 3, faults: faults.to_vec() }, &effects);
+        assert_eq!(at(&[]), []);
+        for trouble in [Trouble::SlowPair, Trouble::SlowGpu, Trouble::SlowSlot, Trouble::FarBuffers] {
+            let plant = trouble.plant(&design.machine, 0.2, &mut Random::new(1, trouble.name())).unwrap();
+            let alarms = at(&plant.faults);
+            let right = |alarm: &Alarm| alarm.subjects.iter().all(|subject| plant.touches(subject));
+            assert!(!alarms.is_empty() && alarms.iter().all(right), "{}: {alarms:#?}", plant.words);
+        }
+    }
+
     #[test]
     fn a_machine_accused_of_another_fault_is_not_found() {
         let design = Design::of("hgx-h200").unwrap();
