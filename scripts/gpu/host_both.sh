@@ -1,21 +1,15 @@
 #!/usr/bin/env bash
 # Kernels that copy to and from host memory at once, next to nvbandwidth's, in turn and N times each.
 #
-# On an H200 `measure` reports 0.90 of nvbandwidth's sum. The hypothesis, which nothing has tested yet: launches end at
-# different times. A launch copies a message four times (LAUNCHED in live/copies.rs); in its tail, and until the next begins,
-# one direction has the link to itself, and the slower one ends the window. A launch of sixteen copies moved 83.3 GB/s
-# where one moved 77.8 (docs of FROM_HOST in kernels.rs); nvbandwidth loops inside one launch for its whole time. It is right if the ratio
-# rises with the length of a launch, wrong if it rises with the number of blocks alone. `copy_kernels.sh` prints the first
-# ("host, both ways", by repeats); for the second, set FROM_HOST and TO_HOST in kernels.rs and run this again.
+# Both run one kernel whose threads alternate between the ways; `host_ways.sh` shows why.
 #
 #   PEERLANE=target/release/peerlane scripts/gpu/host_both.sh FOLDER [N]
 #
-# Needs nvbandwidth on PATH and python3; nvcc for copy_kernels.sh, which is left out without it.
+# Needs nvbandwidth on PATH and python3.
 set -uo pipefail
 out=${1:?name a folder for the outputs}
 n=${2:-5}
 peerlane=${PEERLANE:-peerlane}
-here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 
 for i in $(seq "$n"); do
@@ -23,9 +17,6 @@ for i in $(seq "$n"); do
     nvbandwidth -t host_to_device_bidirectional_memcpy_sm device_to_host_bidirectional_memcpy_sm \
         >"$out/nvbandwidth-$i.txt" 2>&1
 done
-if command -v nvcc >/dev/null; then
-    "$here/copy_kernels.sh" 40 >"$out/copy_kernels.txt" 2>&1
-fi
 
 python3 - "$out" <<'PYTHON' | tee "$out/host_both.txt"
 import collections, json, pathlib, re, statistics, sys

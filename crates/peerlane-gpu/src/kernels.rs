@@ -143,13 +143,16 @@ pub const fn copy_for(major: u32) -> Kernel {
     if major >= COPY_BULK.module.least_major { COPY_BULK } else { COPY }
 }
 
-/// Blocks of a copy from host memory. One way 4 do as well as all; while as much goes back, few blocks in either direction
-/// leave more to the other, and end together: 24 and 12 moved 80.5 and 81.5 GB/s in both (64 and 512 MiB a launch), evenly
-/// divided, 132 and 132 only 73.4 and 77.8, and 83.3 where one launch copied 16 times. H200, PCIe 5.0 x16, n = 1 run of 1.5 GB.
-pub const FROM_HOST: Blocks = Blocks::UpTo(24);
+/// Blocks of a copy to or from host memory: 4 do as well as all (H200, PCIe 5.0 x16).
+pub const WITH_HOST: Blocks = Blocks::UpTo(24);
 
-/// Blocks of a copy to host memory; see [`FROM_HOST`].
-pub const TO_HOST: Blocks = Blocks::UpTo(12);
+/// `copy_both(dst, src, back_dst, back_src, bytes: u64, repeats: u32)`: as [`COPY`], both ways at once, for host memory.
+///
+/// With two kernels side by side the ways drift apart. H200, PCIe 5.0 x16, sums of both ways, n = 2, by `scripts/gpu/host_ways.sh`:
+/// two kernels at best 75.2 GB/s where a launch copies 64 MiB four times, and 81.2 where 64 times (24 blocks from the
+/// host, 12 to it; evenly divided 73.6 and 79.2); this one 84.2 to 84.6 with one copy a launch. More blocks are no better:
+/// 83.5 with 132.
+pub const COPY_BOTH: Kernel = Kernel::new(COPY_MODULE, "copy_both", 128, Blocks::UpTo(32));
 
 /// `fill(buffer, words: u64, seed: u32, flip: u32)`: writes [`pattern_word`](crate::pattern::pattern_word) `^ flip`
 /// to each of `words` 4-byte words of a 16-byte aligned buffer; `flip` is [`PLAIN`] or [`POISON`].
@@ -214,8 +217,9 @@ pub const NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "numbers", 512, Block
 pub const VERIFY_NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "verify_numbers", 512, Blocks::PerMultiprocessor(2));
 
 /// Every kernel.
-pub const KERNELS: [Kernel; 12] = [
+pub const KERNELS: [Kernel; 13] = [
     COPY,
+    COPY_BOTH,
     COPY_BULK,
     FILL,
     VERIFY,

@@ -32,3 +32,39 @@ extern "C" __global__ void __launch_bounds__(512) copy(uint4 *dst, const uint4 *
         if (last < bytes) ((char *)dst)[last] = ((const char *)src)[last];
     }
 }
+
+#define BOTH_DEPTH 4
+
+// Copies `bytes` both ways at once, `repeats` times over: from `src` to `dst` and from `back_src` to `back_dst`, as
+// `copy` does. Each thread alternates, so that neither way gets ahead: two kernels side by side drift apart, and the one
+// that is ahead takes what the other then lacks.
+extern "C" __global__ void __launch_bounds__(128)
+    copy_both(uint4 *dst, const uint4 *src, uint4 *back_dst, const uint4 *back_src, u64 bytes, u32 repeats) {
+    const u64 step = threads();
+    u64 count = bytes / 16;
+    for (u32 repeat = 0; repeat < repeats; repeat++) {
+        uint4 held[BOTH_DEPTH], back[BOTH_DEPTH];
+        u64 i = thread();
+        for (; i + (BOTH_DEPTH - 1) * step < count; i += BOTH_DEPTH * step) {
+#pragma unroll
+            for (int k = 0; k < BOTH_DEPTH; k++) {
+                held[k] = src[i + k * step];
+                back[k] = back_src[i + k * step];
+            }
+#pragma unroll
+            for (int k = 0; k < BOTH_DEPTH; k++) {
+                dst[i + k * step] = held[k];
+                back_dst[i + k * step] = back[k];
+            }
+        }
+        for (; i < count; i += step) {
+            dst[i] = src[i];
+            back_dst[i] = back_src[i];
+        }
+        u64 last = count * 16 + thread();
+        if (last < bytes) {
+            ((char *)dst)[last] = ((const char *)src)[last];
+            ((char *)back_dst)[last] = ((const char *)back_src)[last];
+        }
+    }
+}

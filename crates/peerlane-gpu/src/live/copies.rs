@@ -45,10 +45,12 @@ enum Mover {
     Engine,
     /// A kernel on the driving GPU, between GPUs or within one.
     Kernel,
-    /// A kernel that copies from host memory.
-    FromHost,
-    /// A kernel that copies to host memory.
-    ToHost,
+    /// A kernel that copies to or from host memory.
+    WithHost,
+    /// A kernel that also copies a later lane's data, the other way: its target and source.
+    BothWays(Rc<dyn Buffer>, Rc<dyn Buffer>),
+    /// The kernel of the lane of this number, in its stream.
+    Along(usize),
     /// The driver, with peer access off.
     Driver,
     /// Our own pipeline through the host.
@@ -64,7 +66,7 @@ struct Lane {
     driving: Rc<Gpu>,
     /// GPUs at its ends, for the driver's staging.
     ends: (Rc<Gpu>, Rc<Gpu>),
-    stream: BorrowedStream,
+    stream: Rc<BorrowedStream>,
     mover: Mover,
     source: Rc<dyn Buffer>,
     target: Rc<dyn Buffer>,
@@ -119,6 +121,7 @@ impl Copies {
             let lane = Lane::new(machine, transfer, &all[..i], most, allocation)?;
             copies.lanes.push(lane);
         }
+        copies.join_ways();
         if free {
             copies.fit_sizes(most)?;
         }
@@ -138,6 +141,28 @@ impl Copies {
         });
         let sizes = sizes.collect();
         Ok((copies, sizes))
+    }
+
+    /// Gives both ways between a GPU and host memory to one kernel, where a step has both: then they go forward together.
+    fn join_ways(&mut self) {
+        let mut first = 0;
+        for lanes in &self.steps {
+            let range = first..first + lanes;
+            first += lanes;
+            for late in range.clone() {
+                let Some(early) = range.clone().take_while(|early| *early < late).find(|early| {
+                    let [early, late] = [*early, late].map(|i| &self.lanes[i]);
+                    early.is_way_back_of(late)
+                }) else {
+                    continue;
+                };
+                let Lane { target, source, .. } = &self.lanes[late];
+                let both = Mover::BothWays(Rc::clone(target), Rc::clone(source));
+                self.lanes[early].mover = both;
+                self.lanes[late].stream = Rc::clone(&self.lanes[early].stream);
+                self.lanes[late].mover = Mover::Along(early);
+            }
+        }
     }
 
     /// Makes messages of about a sample's time, all equally large, so that a size stands for the whole step.
@@ -253,7 +278,13 @@ impl Copies {
         let wanted = (n as f64 * self.sample_time.max(slowest)).max(PILOT_MARKS as f64 * slowest) + slowest;
         // the lane of most messages must fit into the queue
         let time = wanted.min(self.most_queued(1).max(2) as f64 * fastest);
-        paces().map(|pace| (((time / pace).round() as usize).max(2), 1)).collect()
+        let mut counts: Vec<_> = paces().map(|pace| (((time / pace).round() as usize).max(2), 1)).collect();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            if let Mover::Along(with) = lane.mover {
+                counts[i] = counts[with];
+            }
+        }
+        counts
     }
 
     /// Samples of all lanes at once.
@@ -331,8 +362,7 @@ impl Lane {
                 return Err(Problem::NotApplicable("transfers by NICs and drives are not supported yet".to_owned()));
             }
             (Engine::Ce, Via::Direct) => Mover::Engine,
-            (Engine::Sm, Via::Direct) if is_host(&transfer.source) => Mover::FromHost,
-            (Engine::Sm, Via::Direct) if is_host(&transfer.destination) => Mover::ToHost,
+            (Engine::Sm, Via::Direct) if is_host(&transfer.source) || is_host(&transfer.destination) => Mover::WithHost,
             (Engine::Sm, Via::Direct) => Mover::Kernel,
             (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
             (Engine::Sm, _) => {
@@ -362,6 +392,7 @@ impl Lane {
             Mover::Pipeline(_) => ends.1.stream()?,
             _ => driving.stream()?,
         };
+        let stream = Rc::new(stream);
         let driving = if matches!(mover, Mover::Pipeline(_)) { Rc::clone(&ends.1) } else { driving };
         let start = Event::new(&stream)?;
         let seed = machine.next_seed();
@@ -386,8 +417,15 @@ impl Lane {
     /// Copies host memory several times in a launch, where that is long and no cache of the GPU can hold it. Blocks end at
     /// different times, which costs most where both directions share the link, and a program's longer copy pays once.
     fn fit_repeats(&mut self) {
-        let host = matches!(self.mover, Mover::FromHost | Mover::ToHost);
+        let host = matches!(self.mover, Mover::WithHost | Mover::BothWays(..) | Mover::Along(_));
         self.repeats = if host { copies_a_launch(self.bytes, self.driving.context.device.l2_bytes()) } else { 1 };
+    }
+
+    /// Whether one kernel can copy for both: to and from host memory, by one GPU.
+    fn is_way_back_of(&self, other: &Lane) -> bool {
+        let with_host = matches!((&self.mover, &other.mover), (Mover::WithHost, Mover::WithHost));
+        let opposite = is_host(&self.transfer.source) != is_host(&other.transfer.source);
+        with_host && opposite && Rc::ptr_eq(&self.driving, &other.driving)
     }
 
     /// Bytes that so many messages hold, each as often as a launch copies it.
@@ -421,8 +459,12 @@ impl Lane {
                 Mover::Engine => self.stream.copy(to, from)?,
                 // a launch each: the second of one launch's repeats could find the first's data in a cache
                 Mover::Kernel => kernels.copy(&self.stream, (to, from), 1)?,
-                Mover::FromHost => kernels.copy_from_host(&self.stream, (to, from), self.repeats)?,
-                Mover::ToHost => kernels.copy_to_host(&self.stream, (to, from), self.repeats)?,
+                Mover::WithHost => kernels.copy_with_host(&self.stream, (to, from), self.repeats)?,
+                Mover::BothWays(back_to, back_from) => {
+                    let back = (back_to.part(0, self.bytes), back_from.part(0, self.bytes));
+                    kernels.copy_both(&self.stream, (to, from), back, self.repeats)?;
+                }
+                Mover::Along(_) => {}
                 Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context))?,
                 Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from)?,
             }

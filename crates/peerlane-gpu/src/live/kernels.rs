@@ -65,8 +65,8 @@ impl Ready {
 pub(super) struct Kernels {
     multiprocessors: u32,
     copy: Ready,
-    from_host: Launch,
-    to_host: Launch,
+    with_host: Launch,
+    copy_both: Ready,
     fill: Ready,
     verify: Ready,
     build_ring: Ready,
@@ -101,15 +101,12 @@ impl Kernels {
         };
         let major = u32::try_from(context.device.compute_capability().0).unwrap_or(0);
         let copy = kernels::copy_for(major);
-        let launch = |blocks| {
-            let copy = kernels::Kernel { blocks, ..copy };
-            Launch { blocks: copy.grid(multiprocessors), threads: copy.threads, shared: copy.shared_bytes }
-        };
+        let with_host = kernels::Kernel { blocks: kernels::WITH_HOST, ..copy }.grid(multiprocessors);
         Ok(Kernels {
             multiprocessors,
             copy: ready(copy)?,
-            from_host: launch(kernels::FROM_HOST),
-            to_host: launch(kernels::TO_HOST),
+            with_host: Launch { blocks: with_host, threads: copy.threads, shared: copy.shared_bytes },
+            copy_both: ready(kernels::COPY_BOTH)?,
             fill: ready(kernels::FILL)?,
             verify: ready(kernels::VERIFY)?,
             build_ring: ready(kernels::BUILD_RING)?,
@@ -132,14 +129,23 @@ impl Kernels {
         self.copy_with(self.copy.launch, stream, (to, from), repeats)
     }
 
-    /// Copies `repeats` times over from host memory.
-    pub(super) fn copy_from_host(&self, stream: &Stream, ends: Ends, repeats: u32) -> Result<(), CudaError> {
-        self.copy_with(self.from_host, stream, ends, repeats)
+    /// Copies `repeats` times over to or from host memory.
+    pub(super) fn copy_with_host(&self, stream: &Stream, ends: Ends, repeats: u32) -> Result<(), CudaError> {
+        self.copy_with(self.with_host, stream, ends, repeats)
     }
 
-    /// Copies `repeats` times over to host memory.
-    pub(super) fn copy_to_host(&self, stream: &Stream, ends: Ends, repeats: u32) -> Result<(), CudaError> {
-        self.copy_with(self.to_host, stream, ends, repeats)
+    /// Copies `repeats` times over, both ways at once.
+    pub(super) fn copy_both(
+        &self,
+        stream: &Stream,
+        (to, from): Ends,
+        (back_to, back_from): Ends,
+        repeats: u32,
+    ) -> Result<(), CudaError> {
+        let bytes = [to, from, back_to, back_from].iter().map(|part| part.bytes()).min().unwrap_or(0);
+        let memories = [to, from, back_to, back_from].map(|part| Memory(part, bytes));
+        let [to, from, back_to, back_from] = memories;
+        self.copy_both.run(stream, &[to, from, back_to, back_from, Word(bytes as u64), Half(repeats)])
     }
 
     fn copy_with(&self, launch: Launch, stream: &Stream, (to, from): Ends, repeats: u32) -> Result<(), CudaError> {
