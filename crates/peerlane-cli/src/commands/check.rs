@@ -1,4 +1,4 @@
-//! `peerlane check`: verdict, tree, findings, expected and measured numbers, and what is unknown.
+//! `peerlane check`: the verdict with its first cause and fix, findings, a drawing, and what is not as expected.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::path::Path;
 use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
-use peerlane::check::Verdict;
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
@@ -15,13 +14,14 @@ use peerlane::thresholds::thresholds;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{between, fleet, heading, json, most, on_assumptions};
-use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
+use super::{between, fleet, json, most, on_assumptions};
+use crate::args::{CheckArgs, CheckFormat, Detail, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
-use crate::render::comparison::{self, Section};
+use crate::render::comparison::{self, Head, Section};
+use crate::render::headline::Headline;
 use crate::render::style::{self, paint};
-use crate::render::text::{count, fit, hang};
-use crate::render::{curves, findings, label, line_width, matrix, tree};
+use crate::render::text::{fit, hang};
+use crate::render::{curves, findings, label, line_width, matrix, screen, tree};
 use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         match format {
             CheckFormat::Text => {
                 between(out, i == 0)?;
-                report(out, case, comparison, &checked, args)?;
+                report(out, case, comparison, &checked, args.detail)?;
             }
             CheckFormat::Json => checked.comparison = Some(MachineComparison::of(comparison)),
             _ => {}
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         }
         CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
         CheckFormat::Markdown => {
-            for (i, (comparison, checked)) in comparisons.iter().zip(&checks).enumerate() {
-                let text = markdown::machine(comparison, checked);
+            for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
+                let text = markdown::machine(case, comparison, checked);
                 write!(out, "{}{text}", if i == 0 { "" } else { "\n" })?;
             }
         }
@@ -162,60 +162,51 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
     }
 }
 
-/// Lines of numbers shown by default.
-const LINES: usize = 14;
-
-/// Verdict, tree, the most important findings, numbers: about a screenful, or everything.
+/// The answer; with findings, a drawing and what is off on one screen; or everything.
 fn report(
     out: &mut dyn Write,
     case: &Case,
     comparison: &Comparison,
     checked: &MachineCheck,
-    args: &CheckArgs,
+    detail: Detail,
 ) -> Result<(), Failure> {
     let machine = &case.machine;
-    let verbose = args.detail.verbose;
-    let all = verbose;
-    heading(out, machine)?;
-    findings::verdict(out, checked)?;
-    if args.detail.quiet {
+    if !detail.verbose && !detail.quiet {
+        return Ok(screen::write(out, case, comparison, checked)?);
+    }
+    Headline::of(machine, checked).write(out, detail.quiet)?;
+    if detail.quiet {
         return Ok(());
     }
+    if let Some(recognized) = &machine.recognized {
+        hang(out, "", &recognized.to_string())?;
+    }
+    findings::write(out, &checked.findings)?;
+    findings::outside(out, checked, usize::MAX)?;
     if !machine.fabric.nodes().is_empty() {
         writeln!(out)?;
     }
-    tree::write(out, &machine.fabric, tree::Options { verbose })?;
-    findings::write(out, &checked.findings, all, verbose)?;
-    let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
-    findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
-    findings::sentences(out, "Floors of others, no part of the verdict", &checked.thresholds, most(verbose))?;
-    numbers(out, comparison, verbose, if all { usize::MAX } else { LINES })?;
+    tree::write(out, &machine.fabric, tree::Options { verbose: true, fold: false })?;
+    numbers(out, comparison)?;
     // those of a run are shown with the run
     if case.run.is_none() {
-        curves::write(out, machine, if all { usize::MAX } else { LINES })?;
+        curves::write(out, machine)?;
     }
-    if all {
-        heat_maps(out, comparison)?;
-    }
-    if all || checked.verdict == Verdict::NotJudged || !machine.contradictions.is_empty() {
-        caveats(out, machine, all, verbose)?;
-    } else {
-        left_out(out, machine)?;
-    }
-    Ok(())
+    heat_maps(out, comparison)?;
+    caveats(out, machine, true)
 }
 
 /// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
-fn numbers(out: &mut dyn Write, comparison: &Comparison, apart: bool, most: usize) -> std::io::Result<()> {
+fn numbers(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()> {
     let machine = comparison.model().machine;
-    let sections = comparison::sections(comparison, &machine.fabric, apart);
+    let sections = comparison::sections(comparison, &machine.fabric, true);
     if !comparison::only_measured(&sections) {
-        return comparison::write(out, &sections, false, most);
+        return comparison::write(out, &sections, Head::All { assuming: false }, usize::MAX);
     }
     let assumed = Assumptions::of(machine, Parts::embedded());
     let assuming = assumed.model(Parts::embedded(), Assume::Parts);
-    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, apart);
-    comparison::write(out, &sections, true, most)?;
+    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, true);
+    comparison::write(out, &sections, Head::All { assuming: true }, usize::MAX)?;
     let expects = sections.iter().any(Section::expects);
     on_assumptions(out, &if expects { assumed.sentences(&assuming) } else { Vec::new() })
 }
@@ -243,23 +234,9 @@ fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()
     Ok(())
 }
 
-/// Writes how many unknowns, assumptions and warnings are not shown.
-fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
-    let kinds = [
-        ("unknown", machine.unknown.len()),
-        ("assumption", machine.assumptions.len()),
-        ("warning", machine.warnings.len()),
-    ];
-    let more: Vec<String> = kinds.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| count(n, what)).collect();
-    if more.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "\n{}", paint(style::DIM, &format!("{} (-v shows them)", more.join(", "))))
-}
-
 /// Contradictions, unknowns, assumptions and warnings.
-pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, all: bool, verbose: bool) -> Result<(), Failure> {
-    let most = most(all);
+pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
+    let most = most(verbose);
     let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
     let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
     findings::sentences(out, "Contradictions", &contradictions, usize::MAX)?;

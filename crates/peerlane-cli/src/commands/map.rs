@@ -40,7 +40,7 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
         }
         Some(Format::Tree) => each(out, &loaded, |out, case| {
             heading(out, &case.machine)?;
-            Ok(tree::write(out, &case.machine.fabric, tree::Options { verbose: args.detail.verbose })?)
+            Ok(tree::write(out, &case.machine.fabric, tree::Options { verbose: args.detail.verbose, fold: false })?)
         })?,
         Some(Format::Matrix) => each(out, &loaded, |out, case| all_matrices(out, case, args.detail.verbose))?,
         Some(Format::Json) => {
@@ -85,7 +85,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
         writeln!(out, "only numbers; no device is named")?;
     } else {
         writeln!(out, "{}\n", label::inventory(machine))?;
-        tree::write(out, &machine.fabric, tree::Options { verbose })?;
+        tree::write(out, &machine.fabric, tree::Options { verbose, fold: false })?;
     }
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
@@ -93,7 +93,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     nccl_rings(out, machine)?;
     inferred(out, case)?;
     found(out, machine)?;
-    caveats(out, machine, verbose, verbose)
+    caveats(out, machine, verbose)
 }
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {

@@ -125,7 +125,7 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
         hang(out, "facts:  ", &facts.join(" · "))?;
     }
     writeln!(out)?;
-    tree::write(out, &machine.fabric, tree::Options { verbose })?;
+    tree::write(out, &machine.fabric, tree::Options { verbose, fold: false })?;
     slots(out, machine)?;
     findings::sentences(out, "Peer access, as stated", &peer_access(machine), usize::MAX)?;
     super::map::measured(out, &machine.matrices)?;

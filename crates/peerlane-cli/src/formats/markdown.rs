@@ -2,32 +2,46 @@
 
 use std::fmt::Write as _;
 
+use peerlane::case::Case;
 use peerlane::check::{Finding, FindingKind, Severity};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 
+use crate::render::comparison::Section;
 use crate::render::figures::Row;
+use crate::render::headline::Headline;
 use crate::render::text::span;
-use crate::render::{comparison, findings, plain, tree};
+use crate::render::{comparison, plain, screen, tree};
 
 /// One machine's report.
-pub(crate) fn machine(comparison: &Comparison, checked: &MachineCheck) -> String {
+pub(crate) fn machine(case: &Case, comparison: &Comparison, checked: &MachineCheck) -> String {
     let machine = comparison.model().machine;
     let mut text = String::new();
-    let title = match &machine.title {
-        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
-        _ => machine.name.clone(),
-    };
+    let headline = Headline::of(machine, checked);
     // writing to a string cannot fail
-    let _ = writeln!(text, "## {}\n", inline(&title));
-    let _ = writeln!(text, "**{}**, {}", checked.verdict.words(), findings::summary(checked));
+    let _ = writeln!(text, "## {}\n", inline(&headline.machine));
+    let _ = writeln!(text, "**{}**: {}", headline.verdict.words(), inline(&headline.cause));
+    if let Some((label, step)) = &headline.step {
+        let _ = writeln!(text, "\n**{label}**: {}", inline(step));
+    }
     for finding in &checked.findings {
         one(&mut text, finding);
     }
-    numbers(&mut text, comparison);
-    let drawn = plain(|out| tree::write(out, &machine.fabric, tree::Options { verbose: false }));
+    let drawn = plain(|out| tree::write(out, &machine.fabric, tree::Options { verbose: false, fold: true }));
     let fence = fence(&drawn);
     let _ = writeln!(text, "\n<details><summary>The machine</summary>\n\n{fence}text\n{drawn}{fence}\n\n</details>");
+    let sections = comparison::sections(comparison, &machine.fabric, false);
+    let off = comparison::off(&sections);
+    if !off.is_empty() {
+        text.push_str("\nNot as expected:\n");
+        table(&mut text, &off);
+    }
+    if !sections.is_empty() {
+        text.push_str("\n<details><summary>All values</summary>\n");
+        table(&mut text, &sections);
+        text.push_str("\n</details>\n");
+    }
+    let _ = writeln!(text, "\n{}", inline(&screen::summary(case, checked, &comparison::tally(&sections), None)));
     text
 }
 
@@ -56,13 +70,9 @@ fn one(text: &mut String, finding: &Finding) {
     }
 }
 
-fn numbers(text: &mut String, compared: &Comparison) {
-    let rows = comparison::rows(&comparison::sections(compared, &compared.model().machine.fabric, false));
-    if rows.is_empty() {
-        return;
-    }
+fn table(text: &mut String, sections: &[Section]) {
     let _ = writeln!(text, "\n| what | between | cells | expected | measured | ratio |\n|---|---|--:|--:|--:|--:|");
-    for row in rows {
+    for row in comparison::rows(sections) {
         let (what, ends) = (inline(&row.what), inline(&row.ends));
         let _ =
             writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.measured, row.ratio);

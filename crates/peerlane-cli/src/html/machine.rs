@@ -24,7 +24,8 @@ use super::{charts, comparison as side_by_side, facts, findings, matrices};
 use crate::formats::markdown;
 use crate::render::comparison::{only_measured, sections};
 use crate::render::drawing::{Drawing, rates};
-use crate::render::{findings as words, label, plain, tree};
+use crate::render::headline::Headline;
+use crate::render::{label, plain, tree};
 
 /// What a report is about: a machine, judged.
 pub(crate) struct Subject<'a> {
@@ -99,17 +100,17 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
         .iter()
         .map(|w| WaivedView { reason: w.reason.clone(), finding: findings::view(&mut tables, &matrices, &w.finding) });
     let waived = waived.collect();
-    let tree = plain(|out| tree::write(out, fabric, tree::Options { verbose: false }));
+    let tree = plain(|out| tree::write(out, fabric, tree::Options { verbose: false, fold: false }));
     MachineReport {
         name: machine.name.clone(),
         title: machine.title.clone().filter(|title| *title != machine.name),
         inventory: label::inventory(machine),
         origin: origin(machine, run),
         verdict: checked.verdict,
-        summary: words::summary(checked),
+        summary: Headline::of(machine, checked).sentence(),
         findings: views,
         waived,
-        markdown: markdown::machine(comparison, checked),
+        markdown: markdown::machine(case, comparison, checked),
         drawing: Drawing::of(model),
         tree,
         nodes,

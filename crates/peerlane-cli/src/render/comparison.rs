@@ -1,25 +1,24 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+mod table;
 
-use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
+use std::collections::{HashMap, HashSet};
+
+use peerlane::comparison::{Comparison, Expected, ExpectedMatrix, Series, Source};
 use peerlane::fabric::Fabric;
 use peerlane::matrix::Unit;
 use peerlane::names::{natural, ranges};
 
-use super::style::{self, paint};
-use super::text::{count, fit, span, width};
-use super::{label, line_width};
+use super::label;
+use super::text::{count, span, width};
+use table::Shared;
+pub(crate) use table::{Head, write};
 
 /// Cells whose expected values differ by no more than this factor share a line.
 const ALIKE: f64 = 1.05;
 
 /// Limit of columns for the names of cells.
 const BETWEEN: usize = 52;
-
-/// The columns before the numbers.
-const BEFORE: usize = 58;
 
 /// All cells of the same metric.
 pub(crate) struct Section {
@@ -44,12 +43,65 @@ struct Line {
 }
 
 /// One cell with its expected and measured values (lowest and highest).
+#[derive(Clone)]
 struct Cell {
     row: String,
     col: String,
     class: Option<String>,
     expected: Option<f64>,
     measured: Option<(f64, f64)>,
+    /// Whether a measured value is not as expected.
+    off: bool,
+}
+
+/// A value this close to the prediction is as expected, even where the prediction's interval is narrower.
+const CLOSE: f64 = 0.1;
+
+/// A value this far from the prediction is not, even where the interval is wider.
+const FAR: f64 = 0.25;
+
+/// Whether a measured range leaves what counts as the prediction's interval.
+fn is_off(expected: &Expected, (from, to): (f64, f64)) -> bool {
+    let Expected { value, low, high, .. } = *expected;
+    let low = low.clamp(value * (1.0 - FAR), value * (1.0 - CLOSE));
+    let high = high.clamp(value * (1.0 + CLOSE), value * (1.0 + FAR));
+    value > 0.0 && (from < low || to > high)
+}
+
+/// How many values there are, and how many are as expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Measured or published.
+    pub(crate) values: usize,
+    /// Of these, with an expectation.
+    pub(crate) compared: usize,
+    /// Of these, not as expected.
+    pub(crate) off: usize,
+    /// Expectations without a value.
+    pub(crate) expected: usize,
+}
+
+/// Counts the values.
+pub(crate) fn tally(sections: &[Section]) -> Tally {
+    let cells = || sections.iter().flat_map(|s| &s.cells);
+    let count = |of: &dyn Fn(&Cell) -> bool| cells().filter(|c| of(c)).count();
+    Tally {
+        values: count(&|c| c.measured.is_some()),
+        compared: count(&|c| c.measured.is_some() && c.expected.is_some()),
+        off: count(&|c| c.off),
+        expected: count(&|c| c.measured.is_none() && c.expected.is_some()),
+    }
+}
+
+/// The values that are not as expected.
+pub(crate) fn off(sections: &[Section]) -> Vec<Section> {
+    let off = sections.iter().map(|section| Section {
+        what: section.what.clone(),
+        sources: section.sources.clone(),
+        unit: section.unit,
+        cells: section.cells.iter().filter(|cell| cell.off).cloned().collect(),
+    });
+    off.filter(|section| !section.cells.is_empty()).collect()
 }
 
 /// Measured and published numbers with what is expected; expectations alone if there are no such numbers.
@@ -87,10 +139,11 @@ impl Sections<'_> {
         let matrix = series.matrix();
         let any_measured = matrix.values.iter().flatten().any(Option::is_some);
         let cells = ends(&matrix.rows, &matrix.cols).filter_map(|(i, j, row, col)| {
-            let expected = series.expected(i, j).map(|e| e.value).filter(|v| *v > 0.0);
+            let expected = series.expected(i, j).filter(|e| e.value > 0.0);
             let measured = series.measured(i, j).map(|m| (m.value, m.upto));
             let shown = if any_measured { measured.is_some() } else { expected.is_some() };
-            shown.then(|| self.cell(row, col, expected, measured))
+            let off = expected.zip(measured).is_some_and(|(expected, measured)| is_off(expected, measured));
+            shown.then(|| Cell { off, ..self.cell(row, col, expected.map(|e| e.value), measured) })
         });
         let cells = cells.collect();
         self.add(matrix.describe(), source, matrix.unit, cells);
@@ -107,7 +160,8 @@ impl Sections<'_> {
     }
 
     fn cell(&self, row: &str, col: &str, expected: Option<f64>, measured: Option<(f64, f64)>) -> Cell {
-        Cell { row: row.to_owned(), col: col.to_owned(), class: class(self.fabric, row, col), expected, measured }
+        let class = class(self.fabric, row, col);
+        Cell { row: row.to_owned(), col: col.to_owned(), class, expected, measured, off: false }
     }
 
     fn add(&mut self, what: String, source: String, unit: Unit, cells: Vec<Cell>) {
@@ -315,120 +369,10 @@ pub(crate) fn only_measured(sections: &[Section]) -> bool {
     !sections.is_empty() && sections.iter().flat_map(|s| &s.cells).all(|c| c.expected.is_none() && c.measured.is_some())
 }
 
-/// Writes the table with at most `most` lines of numbers; `assuming`: expectations assume links at full width.
-pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, most: usize) -> io::Result<()> {
-    if sections.is_empty() {
-        return Ok(());
-    }
-    let any_measured = sections.iter().any(|s| s.cells.iter().any(|c| c.measured.is_some()));
-    let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
-    let head = match (any_expected, any_measured) {
-        (true, true) if assuming => "Measured, and expected as assumed below",
-        (true, true) => "Expected and measured",
-        (true, false) => "Expected (nothing was measured)",
-        (false, _) => "Measured (too little is known to predict)",
-    };
-    let (measured, ratio) = if any_measured { ("measured", "ratio") } else { ("", "") };
-    let lines: Vec<(&Section, Line)> =
-        sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| (s, line))).collect();
-    let mut ends: Vec<String> = Vec::new();
-    for (_, line) in &lines {
-        if !ends.contains(&line.ends()) {
-            ends.push(line.ends());
-        }
-    }
-    // group by metric or by end points, whichever takes fewer headings
-    let by_ends = ends.len() < sections.len();
-    let shared = if by_ends { Shared::of(sections) } else { Shared::default() };
-    let words = [shared.prefix.map(|p| p.trim_end_matches(", ")), shared.unit.map(Unit::name), shared.source];
-    let words: Vec<&str> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
-    let long_head = format!("{head}: {}", words.join(", "));
-    // if it does not fit, the shared part gets a line of its own
-    let (head, below) = match (words.is_empty(), width(&long_head) <= BEFORE) {
-        (true, _) => (head.to_owned(), None),
-        (false, true) => (long_head, None),
-        (false, false) => (head.to_owned(), Some(words.join(", "))),
-    };
-    let head = fit(&head, BEFORE);
-    let titles = format!("{head:<BEFORE$} {:>5} {:>11} {measured:>11} {ratio:>9}", "cells", "expected");
-    writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
-    let (total, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
-    let heading =
-        |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, line_width() - 2)));
-    if let Some(below) = below {
-        heading(out, &below)?;
-    }
-    if by_ends {
-        for wanted in ends.iter().filter(|ends| lines.iter().any(|(_, line)| line.ends() == **ends)) {
-            heading(out, wanted)?;
-            for (section, line) in lines.iter().filter(|(_, line)| line.ends() == *wanted) {
-                row(out, &section.heading(BEFORE - 2, &shared), section.unit, line)?;
-            }
-        }
-    } else {
-        for section in sections.iter().filter(|s| lines.iter().any(|(of, _)| std::ptr::eq(*of, *s))) {
-            heading(out, &section.heading(line_width() - 2, &shared))?;
-            for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
-                row(out, &line.ends(), section.unit, line)?;
-            }
-        }
-    }
-    if total > lines.len() {
-        let more = format!("and {} (-v shows them)", count(total - lines.len(), "more line"));
-        writeln!(out, "    {}", paint(style::DIM, &more))?;
-    }
-    Ok(())
-}
-
-/// The part of headings that all sections share, which is shown once.
-#[derive(Default)]
-struct Shared<'a> {
-    /// The quantity with a comma.
-    prefix: Option<&'static str>,
-    unit: Option<Unit>,
-    source: Option<&'a str>,
-}
-
-impl<'a> Shared<'a> {
-    fn of(sections: &'a [Section]) -> Self {
-        const PREFIX: &str = "bandwidth, ";
-        let first = sections.first();
-        let alike = |what: &dyn Fn(&Section) -> bool| sections.iter().all(what);
-        let unit = first.map(|f| f.unit).filter(|unit| alike(&|s| s.unit == *unit));
-        let sources =
-            first.map(|f| &f.sources).filter(|sources| sources.len() == 1 && alike(&|s| s.sources == **sources));
-        Shared {
-            prefix: Some(PREFIX).filter(|p| alike(&|s| s.what.starts_with(p))),
-            unit,
-            source: sources.and_then(|s| s.first()).map(String::as_str),
-        }
-    }
-}
-
-/// Writes one line of numbers.
-fn row(out: &mut dyn Write, what: &str, unit: Unit, line: &Line) -> io::Result<()> {
-    let text = |bounds: Option<(f64, f64)>| bounds.map_or_else(String::new, |(low, high)| span(low, high));
-    let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, unit));
-    let numbers = format!("{:>5} {:>11} {:>11}", line.cells, text(line.expected), text(line.measured));
-    let what = fit(what, BEFORE - 2);
-    let ratio = paint(look, &format!("{:>9}", text(line.ratio)));
-    let shown = format!("    {what:<w$} {numbers} {ratio}", w = BEFORE - 2);
-    writeln!(out, "{}", shown.trim_end())
-}
-
-/// Highlights rates below, and times above, the expected value.
-fn of_ratio((low, high): (f64, f64), unit: Unit) -> anstyle::Style {
-    let worst = if unit.rate(1.0).is_some() { low } else { 1.0 / high };
-    match worst {
-        w if w < 0.5 => style::BAD,
-        w if w < 0.8 => style::WARN,
-        _ => style::GOOD,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::line_width;
 
     #[test]
     fn pairs_in_words() {
@@ -451,6 +395,7 @@ mod tests {
             class: Some("NV18".into()),
             expected: Some(396.1),
             measured: Some((393.4, 393.9)),
+            off: false,
         };
         let section = |what: &str, cells| Section {
             what: format!("bandwidth, {what}, GB/s"),
@@ -460,7 +405,7 @@ mod tests {
         };
         let shown = |sections: &[Section]| {
             let mut out = Vec::new();
-            write(&mut out, sections, false, usize::MAX).unwrap();
+            write(&mut out, sections, Head::All { assuming: false }, usize::MAX).unwrap();
             let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
             assert!(text.lines().all(|line| width(line) <= line_width()), "{text}");
             text.lines()
@@ -489,6 +434,7 @@ mod tests {
             class: Some("PIX".into()),
             expected: Some(expected),
             measured: Some((measured, measured)),
+            off: false,
         };
         let cells =
             vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];

@@ -8,13 +8,13 @@ use peerlane::units::Bytes;
 
 use super::line_width;
 use super::style::{self, paint};
-use super::text::{count, fit};
+use super::text::fit;
 
 /// Columns before the numbers.
 const BEFORE: usize = 52;
 
-/// Writes at most `most` tables.
-pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::Result<()> {
+/// Writes one line a table.
+pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let curves: Vec<&Curve> = machine.curves.iter().map(|(curve, _)| curve).collect();
     if curves.is_empty() {
         return Ok(());
@@ -23,15 +23,11 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::
     let time = if any_time { "smallest message" } else { "" };
     let titles = format!("{:<BEFORE$} {:>22} {time:>22}", "Measured by message size", "highest rate");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
-    for curve in curves.iter().take(most) {
+    for curve in &curves {
         let rate = curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default();
         let time = smallest(curve).unwrap_or_default();
         let line = format!("  {:<w$} {rate:>22} {time:>22}", fit(&name(curve), BEFORE - 2), w = BEFORE - 2);
         writeln!(out, "{}", fit(line.trim_end(), line_width()))?;
-    }
-    if curves.len() > most {
-        let more = format!("and {} (-v shows them)", count(curves.len() - most, "more table"));
-        writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())
 }

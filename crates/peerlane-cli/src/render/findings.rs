@@ -1,44 +1,17 @@
-//! The verdict, findings, unknowns and assumptions, in words.
+//! Findings, unknowns and assumptions, in words.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane::export::json::MachineCheck;
 
 use super::line_width;
 use super::style::{self, paint};
-use super::text::{count, width, wrap};
-
-/// Evidence shown for a finding by default.
-const EVIDENCE: usize = 3;
-
-/// Writes the verdict with the number of findings, or with what would give one.
-pub(crate) fn verdict(out: &mut dyn Write, checked: &MachineCheck) -> io::Result<()> {
-    let verdict = paint(style::of_verdict(checked.verdict), checked.verdict.words());
-    let indent = checked.verdict.words().len() + 2;
-    for (i, line) in wrap(&summary(checked), line_width() - indent).iter().enumerate() {
-        if i == 0 { writeln!(out, "{verdict}  {line}")? } else { writeln!(out, "{:indent$}{line}", "")? }
-    }
-    Ok(())
-}
-
-/// The number of findings, and what a healthy machine's verdict relies on, or which commands would give one.
-pub(crate) fn summary(checked: &MachineCheck) -> String {
-    let counts = counts(&checked.findings);
-    if checked.verdict == Verdict::Healthy && !checked.checked.is_empty() {
-        return format!("{counts}; checked: {}", checked.checked.join(", "));
-    }
-    if checked.next.is_empty() {
-        return counts;
-    }
-    let commands: Vec<String> = checked.next.iter().map(|command| format!("`{command}`")).collect();
-    let counts = if checked.findings.is_empty() { String::new() } else { format!("{counts}; ") };
-    format!("{counts}for a verdict, add the output of {}", commands.join(" or "))
-}
+use super::text::{clip, count, width, wrap};
 
 /// `1 error, 2 warnings`, or `no findings`.
-fn counts(findings: &[Finding]) -> String {
+pub(crate) fn counts(findings: &[Finding]) -> String {
     let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
         0 => None,
         n => Some(count(n, what)),
@@ -51,38 +24,80 @@ fn counts(findings: &[Finding]) -> String {
     if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") }
 }
 
-/// Findings shown in full by default, without notes.
-const FULL: usize = 3;
+/// How many findings are shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Amount {
+    /// In [`LINES`] lines each, without notes.
+    pub(crate) full: usize,
+    /// Further ones, of which only the summary is shown.
+    pub(crate) brief: usize,
+}
 
-/// Further findings of which only the summary is shown.
-const BRIEF: usize = 6;
-
-/// Writes findings: the most important in full, of the others only the summary, unless `all`.
-pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbose: bool) -> io::Result<()> {
-    let matter = findings.iter().take_while(|f| f.severity > Severity::Info).count();
-    let full = if all { findings.len() } else { matter.min(FULL) };
-    let (full, brief) = findings.split_at(full);
+/// Writes the most important findings: those that say the same as one.
+///
+/// `told`: a fix that the reader has seen already.
+pub(crate) fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, told: Option<&str>) -> io::Result<()> {
+    let groups = alike(findings);
+    let matter = groups.iter().take_while(|f| f.severity > Severity::Info).count();
+    let (full, brief) = groups.split_at(matter.min(amount.full));
     for finding in full {
         writeln!(out)?;
-        if all { whole(out, finding, verbose)? } else { short(out, finding)? }
+        short(out, finding, told.is_some_and(|told| told == finding.fix))?;
     }
     if !brief.is_empty() {
         writeln!(out)?;
     }
-    for finding in brief.iter().take(BRIEF) {
+    for finding in brief.iter().take(amount.brief) {
         let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
-        for (i, line) in wrap(&finding.summary, line_width() - 9).iter().enumerate() {
+        for (i, line) in clip(&finding.summary, line_width() - 9, 2).iter().enumerate() {
             if i == 0 { writeln!(out, "{word} {line}")? } else { writeln!(out, "         {line}")? }
         }
     }
-    if brief.len() > BRIEF {
-        writeln!(
-            out,
-            "{}",
-            paint(style::DIM, &format!("         and {}", count(brief.len() - BRIEF, "more finding")))
-        )?;
+    if brief.len() > amount.brief {
+        let more = format!("         and {} (-v shows them)", count(brief.len() - amount.brief, "more finding"));
+        writeln!(out, "{}", paint(style::DIM, &more))?;
     }
     Ok(())
+}
+
+/// The findings, with those that one rule has about several subjects, and one fix mends, as one.
+fn alike(findings: &[Finding]) -> Vec<Finding> {
+    let mut groups: Vec<(&Finding, Vec<&Finding>)> = Vec::new();
+    for finding in findings {
+        let same = |(first, _): &&mut (&Finding, _)| {
+            (&first.rule, first.severity, first.kind, &first.fix)
+                == (&finding.rule, finding.severity, finding.kind, &finding.fix)
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, others)) => others.push(finding),
+            None => groups.push((finding, Vec::new())),
+        }
+    }
+    let joined = |(first, others): (&Finding, Vec<&Finding>)| {
+        let mut finding = first.clone();
+        if !others.is_empty() {
+            let subjects = others.iter().flat_map(|f| &f.subjects).map(ToString::to_string).collect::<Vec<_>>();
+            finding.summary = format!("{} (the same: {})", finding.summary, subjects.join(", "));
+            finding.subjects.extend(others.iter().flat_map(|f| f.subjects.clone()));
+        }
+        finding
+    };
+    groups.into_iter().map(joined).collect()
+}
+
+/// Writes all findings with all that is known of each.
+pub(crate) fn write(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+    findings.iter().try_for_each(|finding| {
+        writeln!(out)?;
+        whole(out, finding)
+    })
+}
+
+/// Writes what is no part of the verdict: findings that the site accepts, and floors of others.
+pub(crate) fn outside(out: &mut dyn Write, checked: &MachineCheck, most: usize) -> io::Result<()> {
+    let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
+    sentences(out, "Waived", &waived.collect::<Vec<_>>(), most)?;
+    sentences(out, "Floors of others, no part of the verdict", &checked.thresholds, most)
 }
 
 fn word(severity: Severity) -> &'static str {
@@ -97,9 +112,9 @@ fn word(severity: Severity) -> &'static str {
 const LINES: usize = 6;
 
 /// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
-fn short(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
+fn short(out: &mut dyn Write, finding: &Finding, is_told: bool) -> io::Result<()> {
     let head = headed(out, finding, 2)?;
-    let fix = wrap(&finding.fix, field_width()).len().min(2);
+    let fix = if is_told { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
     // a command is shown whole, or with -v
     let confirm = wrap(&finding.confirm, field_width()).len();
     let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
@@ -108,36 +123,32 @@ fn short(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     let details =
         [Some(finding.measured.clone()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
     let room = LINES.saturating_sub(head + fix + confirm);
-    field(out, "measured", &fitting(details, "; ", room), style::PLAIN)?;
-    field(out, "fix", &fitting(sentences_of(&finding.fix), " ", fix), style::PLAIN)?;
+    field(out, "measured", &fitting(details, "; ", field_width(), room), style::PLAIN)?;
+    let text = if is_told { String::new() } else { shortened(&finding.fix, field_width(), fix) };
+    field(out, "fix", &text, style::PLAIN)?;
     field(out, "confirm", if confirm > 0 { &finding.confirm } else { "" }, style::DIM)
 }
 
 /// The first parts, joined, that fill no more than so many lines; of the first, if it is too long, the beginning.
-fn fitting(parts: impl IntoIterator<Item = String>, between: &str, lines: usize) -> String {
+fn fitting(parts: impl IntoIterator<Item = String>, between: &str, columns: usize, lines: usize) -> String {
     let mut text = String::new();
     for part in parts {
         let longer = if text.is_empty() { part } else { format!("{text}{between}{part}") };
-        let wrapped = wrap(&longer, field_width());
-        if wrapped.len() <= lines {
+        if wrap(&longer, columns).len() <= lines {
             text = longer;
             continue;
         }
-        if text.is_empty() && lines > 0 {
-            let mut kept: Vec<String> = wrapped.into_iter().take(lines).collect();
-            if let Some(last) = kept.last_mut() {
-                while width(last) + 2 > field_width()
-                    && let Some((shorter, _)) = last.rsplit_once(' ')
-                {
-                    *last = shorter.to_owned();
-                }
-                last.push_str(" …");
-            }
-            text = kept.join(" ");
+        if text.is_empty() {
+            text = clip(&longer, columns, lines).join(" ");
         }
         break;
     }
     text
+}
+
+/// The first sentences, which fill no more than so many lines.
+pub(crate) fn shortened(text: &str, columns: usize, lines: usize) -> String {
+    fitting(sentences_of(text), " ", columns, lines)
 }
 
 /// The sentences of a text.
@@ -155,7 +166,12 @@ fn sentences_of(text: &str) -> Vec<String> {
 
 /// Columns of a field's text.
 fn field_width() -> usize {
-    line_width() - 19
+    line_width() - margin() - 10
+}
+
+/// Columns before a field's label: fields are below the summary if there is room.
+fn margin() -> usize {
+    if line_width() < 80 { 2 } else { 9 }
 }
 
 fn cost(finding: &Finding) -> Option<String> {
@@ -176,18 +192,7 @@ fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usi
         Certainty::Possible => ", possibly",
     };
     let tag = format!("[{}, {kind}{sure}]", finding.rule);
-    let mut lines = wrap(&finding.summary, line_width() - 9);
-    if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            while width(last) + 3 + width(&tag) > line_width() - 9
-                && let Some((shorter, _)) = last.rsplit_once(' ')
-            {
-                *last = shorter.to_owned();
-            }
-            last.push_str(" …");
-        }
-    }
+    let mut lines = clip(&finding.summary, line_width() - 9, most);
     match lines.last_mut() {
         Some(last) if width(last) + 1 + width(&tag) <= line_width() - 9 => {
             *last = format!("{last} {}", paint(style::DIM, &tag));
@@ -202,25 +207,21 @@ fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usi
 }
 
 /// A finding with all that is known of it.
-fn whole(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
+fn whole(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
     headed(out, finding, usize::MAX)?;
     field(out, "expected", &finding.expected, style::PLAIN)?;
     field(out, "measured", &finding.measured, style::PLAIN)?;
     field(out, "costs", &cost(finding).unwrap_or_default(), style::PLAIN)?;
     field(out, "fix", &finding.fix, style::PLAIN)?;
     field(out, "confirm", &finding.confirm, style::DIM)?;
-    let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
-    let mut evidence = finding.evidence.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join("; ");
-    if finding.evidence.len() > shown {
-        evidence.push_str(&format!("; and {} more (-v)", finding.evidence.len() - shown));
-    }
-    field(out, "evidence", &evidence, style::DIM)
+    field(out, "evidence", &finding.evidence.join("; "), style::DIM)
 }
 
 fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> io::Result<()> {
     for (i, line) in wrap(text, field_width()).iter().enumerate() {
         let label = if i == 0 { label } else { "" };
-        writeln!(out, "         {} {}", paint(style::DIM, &format!("{label:9}")), paint(look, line))?;
+        let label = paint(style::DIM, &format!("{label:9}"));
+        writeln!(out, "{:gap$}{label} {}", "", paint(look, line), gap = margin())?;
     }
     Ok(())
 }
@@ -245,7 +246,7 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::Certainty;
+    use peerlane::subject::Subject;
 
     #[test]
     fn the_most_important_are_shown_in_full() {
@@ -264,12 +265,15 @@ mod tests {
             cost: None,
         };
         let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
-        let found: Vec<Finding> = found.collect();
-        let shown = |all| crate::render::plain(|out| write(out, &found, all, false));
-        let (few, all) = (shown(false), shown(true));
-        assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (FULL, found.len()));
-        assert_eq!((few.matches("note").count(), few.matches("error").count()), (BRIEF - 2, 5));
-        assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= line_width()), "{few}");
+        // of different rules
+        let found: Vec<Finding> =
+            found.enumerate().map(|(i, finding)| Finding { rule: format!("rule-{i}"), ..finding }).collect();
+        let few = crate::render::plain(|out| brief(out, &found, Amount { full: 3, brief: 6 }, None));
+        let all = crate::render::plain(|out| write(out, &found));
+        assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (3, found.len()));
+        assert_eq!((few.matches("note").count(), few.matches("error").count()), (4, 5));
+        assert!(few.ends_with("and 5 more findings (-v shows them)\n"), "{few}");
+        assert!(few.lines().all(|l| width(l) <= line_width()), "{few}");
     }
 
     #[test]
@@ -290,7 +294,9 @@ mod tests {
                 confirm: "word ".repeat(30),
                 cost: None,
             };
-            let text = crate::render::plain(|out| write(out, std::slice::from_ref(&finding), false, false));
+            let text = crate::render::plain(|out| {
+                brief(out, std::slice::from_ref(&finding), Amount { full: 3, brief: 6 }, None)
+            });
             let lines: Vec<&str> = text.trim().lines().collect();
             assert!(lines.len() <= LINES && lines.iter().all(|l| width(l) <= line_width()), "{text}");
             assert!(text.contains("fix       Sentence one") && text.contains("[slow-path, fault, likely]"), "{text}");
@@ -317,10 +323,31 @@ mod tests {
             cost: None,
         };
         let mut out = Vec::new();
-        write(&mut out, std::slice::from_ref(&finding), true, false).unwrap();
+        write(&mut out, std::slice::from_ref(&finding)).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(text.lines().all(|l| width(l) <= line_width()), "{text}");
         assert_eq!(text.matches("word").count(), 240);
-        assert!(text.contains("[narrow-link, fault, likely]") && text.contains("and 2 more (-v)"));
+        assert!(text.contains("[narrow-link, fault, likely]") && text.contains("file4.txt"));
+    }
+
+    #[test]
+    fn findings_that_say_the_same_are_one() {
+        let finding = |rule: &str, subject: &str| Finding {
+            rule: rule.into(),
+            kind: FindingKind::Fault,
+            severity: Severity::Warning,
+            subjects: vec![Subject::Node(subject.into())],
+            summary: format!("{subject} is slow"),
+            expected: String::new(),
+            measured: String::new(),
+            evidence: vec![],
+            fix: "Reseat it.".into(),
+            certainty: Certainty::Certain,
+            confirm: String::new(),
+            cost: None,
+        };
+        let found = [finding("slow", "GPU0"), finding("hot", "GPU7"), finding("slow", "GPU2"), finding("slow", "GPU5")];
+        let summaries: Vec<String> = alike(&found).into_iter().map(|f| f.summary).collect();
+        assert_eq!(summaries, ["GPU0 is slow (the same: GPU2, GPU5)", "GPU7 is slow"]);
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod drawing;
 pub(crate) mod explanation;
 pub(crate) mod figures;
 pub(crate) mod findings;
+pub(crate) mod headline;
 pub(crate) mod inference;
 pub(crate) mod label;
 mod layout;
@@ -20,6 +21,7 @@ pub(crate) mod outline;
 pub(crate) mod placement;
 pub(crate) mod rdma;
 pub(crate) mod run;
+pub(crate) mod screen;
 pub(crate) mod sizes;
 pub(crate) mod style;
 pub(crate) mod svg;
@@ -41,14 +43,20 @@ thread_local! {
 /// Columns of a line if no terminal says: in pipes, files and documents.
 const WIDTH: usize = 100;
 
-/// The columns that a line may take: those of the terminal, or `COLUMNS`, from 60 to 120.
+/// The columns of the terminal, or `COLUMNS`.
+static TERMINAL: LazyLock<Option<usize>> = LazyLock::new(|| {
+    let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    wanted.or_else(|| terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)))
+});
+
+/// The columns that a line may take: those of the terminal, from 60 to 120.
 pub(crate) fn line_width() -> usize {
-    static TERMINAL: LazyLock<usize> = LazyLock::new(|| {
-        let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        wanted.or_else(terminal).unwrap_or(WIDTH).clamp(60, 120)
-    });
-    FIXED.get().unwrap_or_else(|| *TERMINAL)
+    FIXED.get().unwrap_or_else(|| TERMINAL.unwrap_or(WIDTH).clamp(60, 120))
+}
+
+/// Whether a terminal limits lines.
+pub(crate) fn has_width() -> bool {
+    FIXED.get().is_some() || TERMINAL.is_some()
 }
 
 /// Collects output as plain text without styles, at the same width everywhere.

@@ -11,8 +11,9 @@ use super::text::hang;
 use super::{label, line_width};
 
 /// Writes the block; nothing if there are no such links.
-pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
-    let lines: Vec<String> = to_hubs(fabric).into_iter().chain(among_gpus(fabric)).collect();
+/// `fold`: links that are alike share a line, also if each has a hub of its own.
+pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, fold: bool) -> io::Result<()> {
+    let lines: Vec<String> = to_hubs(fabric, fold).into_iter().chain(among_gpus(fabric, fold)).collect();
     if lines.is_empty() {
         return Ok(());
     }
@@ -30,7 +31,7 @@ fn title(fabric: &Fabric) -> String {
 }
 
 /// Lines such as `GPU0–GPU7 ══ NV18 ══ nvswitch`: links to other nodes than GPUs, similar ones combined.
-fn to_hubs(fabric: &Fabric) -> Vec<String> {
+fn to_hubs(fabric: &Fabric, fold: bool) -> Vec<String> {
     let mut by_hub: BTreeMap<(NodeId, String), Vec<&str>> = BTreeMap::new();
     for link in fabric.links().iter().filter(|l| l.kind.is_gpu_fabric()) {
         let is_gpu = |n| fabric.node(n).kind == NodeKind::Gpu;
@@ -42,20 +43,37 @@ fn to_hubs(fabric: &Fabric) -> Vec<String> {
         by_hub.entry((hub, label::bundle(&link.kind))).or_default().push(&fabric.node(gpu).name);
     }
     // switches that connect the same GPUs alike share a line
-    let mut alike: Vec<(String, String, Vec<&str>)> = Vec::new();
+    let mut alike: Vec<(Vec<&str>, String, Vec<&str>)> = Vec::new();
     for ((hub, bundle), gpus) in by_hub {
-        let gpus = ranges(&gpus);
         let hub = fabric.node(hub).name.as_str();
         match alike.iter_mut().find(|(g, b, _)| *g == gpus && *b == bundle) {
             Some((_, _, hubs)) => hubs.push(hub),
             None => alike.push((gpus, bundle, vec![hub])),
         }
     }
-    alike.into_iter().map(|(gpus, bundle, hubs)| format!("{gpus} ══ {bundle} ══ {}", ranges(&hubs))).collect()
+    let mut lines: Vec<(usize, Vec<&str>, String, Vec<&str>)> = Vec::new();
+    for (gpus, bundle, hubs) in alike {
+        let same = |of: &&mut (usize, Vec<&str>, String, Vec<&str>)| fold && of.0 == gpus.len() && of.2 == bundle;
+        match lines.iter_mut().find(same) {
+            Some((_, all, _, others)) => {
+                all.extend(gpus);
+                others.extend(hubs);
+            }
+            None => lines.push((gpus.len(), gpus, bundle, hubs)),
+        }
+    }
+    let line = |(each, gpus, bundle, hubs): (usize, Vec<&str>, String, Vec<&str>)| {
+        let each = if gpus.len() > each { format!(", {each} each") } else { String::new() };
+        format!("{} ══ {bundle} ══ {}{each}", ranges(&gpus), ranges(&hubs))
+    };
+    lines.into_iter().map(line).collect()
 }
 
 /// Lines such as `GPU0 ─NV2─ GPU3, GPU4 · ─NV1─ GPU1`: each pair once, at its first GPU.
-fn among_gpus(fabric: &Fabric) -> Vec<String> {
+fn among_gpus(fabric: &Fabric, fold: bool) -> Vec<String> {
+    if fold && let Some(line) = full_mesh(fabric) {
+        return vec![line];
+    }
     let mut lines = Vec::new();
     for gpu in fabric.of_kind(NodeKind::Gpu) {
         let mut by_bundle: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
@@ -83,6 +101,18 @@ fn among_gpus(fabric: &Fabric) -> Vec<String> {
     if lines.len() > 1 && pairs_only && one_line.chars().count() + 4 <= line_width() { vec![one_line] } else { lines }
 }
 
+/// One line if all pairs of GPUs have the same links.
+fn full_mesh(fabric: &Fabric) -> Option<String> {
+    let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
+    let is_gpu = |id| fabric.node(id).kind == NodeKind::Gpu;
+    let links = fabric.links().iter().filter(|l| l.kind.is_gpu_fabric() && is_gpu(l.a) && is_gpu(l.b));
+    let bundles: Vec<String> = links.map(|l| label::bundle(&l.kind)).collect();
+    let first = bundles.first().filter(|first| bundles.iter().all(|b| b == *first))?;
+    let names: Vec<&str> = gpus.iter().map(|id| fabric.node(*id).name.as_str()).collect();
+    let all = gpus.len() > 2 && bundles.len() == gpus.len() * (gpus.len() - 1) / 2;
+    all.then(|| format!("all pairs of {} ─{first}─", ranges(&names)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +120,7 @@ mod tests {
 
     fn drawn(b: FabricBuilder) -> String {
         let mut out = Vec::new();
-        write(&mut out, &b.build().unwrap()).unwrap();
+        write(&mut out, &b.build().unwrap(), false).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
     }
 

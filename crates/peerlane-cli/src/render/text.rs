@@ -9,17 +9,36 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text, truncated with `…` if it is wider than `columns`.
+/// The text, truncated with `…` if it is wider than `columns`: between words, unless that leaves less than half.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(columns.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    let cut: String = text.chars().take(columns.saturating_sub(1)).collect();
+    match cut.rsplit_once(' ') {
+        Some((words, _)) if 2 * width(words) >= columns => format!("{} …", words.trim_end()),
+        _ => format!("{cut}…"),
+    }
 }
 
-/// Lines of at most `columns`, broken between words; a longer word is broken within.
+/// At most `most` lines of at most `columns`; what is left out is marked with `…`.
+pub(crate) fn clip(text: &str, columns: usize, most: usize) -> Vec<String> {
+    let mut lines = wrap(text, columns);
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            while width(last) + 2 > columns
+                && let Some((shorter, _)) = last.rsplit_once(' ')
+            {
+                *last = shorter.to_owned();
+            }
+            last.push_str(" …");
+        }
+    }
+    lines
+}
+
+/// Lines of at most `columns`, broken between words; a longer word is broken behind a mark such as `,` or `/`, if it has one.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = Vec::new();
@@ -31,7 +50,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
         }
         while width(word) > columns {
             let at = word.char_indices().nth(columns).map_or(word.len(), |(i, _)| i);
-            let (head, tail) = word.split_at(at);
+            let mark = word[..at].rfind([',', '/', '=', ';', '|', '.', '-', ':']).map(|i| i + 1);
+            let (head, tail) = word.split_at(mark.filter(|mark| 2 * mark >= at).unwrap_or(at));
             lines.push(head.to_owned());
             word = tail;
         }
@@ -104,7 +124,10 @@ mod tests {
         assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
         assert_eq!(wrap("abcdefghijklmnop", 8), ["abcdefgh", "ijklmnop"]);
         assert!(wrap("", 10).is_empty());
-        assert_eq!(fit("abcdef", 4), "abc…");
+        assert_eq!((fit("abcdef", 4), fit("one two three", 9)), ("abc…".into(), "one two …".into()));
+        assert_eq!(wrap("--query=index,width,name x", 14), ["--query=index,", "width,name x"]);
+        assert_eq!(clip("one two three four five", 9, 2), ["one two", "three …"]);
+        assert_eq!(clip("one two", 9, 2), ["one two"]);
         assert_eq!(fit("äöü", 3), "äöü");
     }
 

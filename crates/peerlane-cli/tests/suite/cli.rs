@@ -28,10 +28,11 @@ fn check_fails_on_the_severity_asked_for() {
 #[test]
 fn check_shows_the_risers_and_what_to_do() {
     let text = stdout(&peerlane(&["check", "7gforce"]));
-    assert!(text.lines().nth(1).unwrap().contains("1 error"), "{text}");
-    assert!(text.contains("3.0 x1 of 3.0 x8 ─ GPU0"), "{text}");
-    assert!(text.contains("host → GPU0–GPU5"), "{text}");
-    assert!(text.contains("riser"), "{text}");
+    assert!(text.lines().nth(1).unwrap().contains("PCIe 3.0 x1"), "{text}");
+    assert!(text.lines().nth(2).unwrap().contains("riser"), "{text}");
+    assert!(text.contains("3.0 x1 of 3.0 x8 ─ GPU0–GPU2"), "{text}");
+    let all = stdout(&peerlane(&["check", "7gforce", "-v"]));
+    assert!(all.contains("3.0 x1 of 3.0 x8 ─ GPU0  ") && all.contains("host → GPU0–GPU5"), "{all}");
 }
 
 #[test]

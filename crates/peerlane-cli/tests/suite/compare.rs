@@ -113,7 +113,7 @@ fn latencies_stand_where_rates_do() {
     let predicted = out(&["predict", "exxact-traditional"]);
     assert!(line(&predicted, "latency, P2P on").ends_with("us"));
     assert!(predicted.contains("time of     within GPU0–GPU3: a copy within the GPU"), "{predicted}");
-    let checked = out(&["check", "exxact-devbox"]);
+    let checked = out(&["check", "exxact-devbox", "-v"]);
     let after = checked.split("latency, P2P on, copy engine").nth(1).unwrap();
     assert!(line(after, "PHB").contains("6.22   5.96–6.31"), "{after}");
     let compared = out(&["compare", "exxact-traditional", "exxact-devbox"]);

@@ -42,6 +42,7 @@ mod redact;
 mod report;
 mod runs;
 mod schemas;
+mod screens;
 mod simulate;
 mod terminal;
 mod thresholds;

@@ -112,7 +112,7 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }
     match if args.detail.json { FleetFormat::Json } else { args.format } {
-        FleetFormat::Text => show::text(out, &fleet, args.detail.verbose)?,
+        FleetFormat::Text => show::text(out, &fleet, args.detail)?,
         FleetFormat::Json => json(out, &fleet)?,
         FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
         FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,

@@ -8,6 +8,7 @@ use peerlane::check::Severity;
 use peerlane::fleet::{Fleet, Kind, Outlier};
 use peerlane::subject::join;
 
+use crate::args::Detail;
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, wrap};
@@ -21,16 +22,26 @@ const FEW: usize = 4;
 /// Where the sentences of an outlier begin.
 const INDENT: usize = 9;
 
-pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, verbose: bool) -> io::Result<()> {
+/// The first outlier and its fix alone if `quiet`.
+pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, .. }: Detail) -> io::Result<()> {
     let most = |n: usize| if verbose { usize::MAX } else { n };
     writeln!(out, "{}", paint(style::HEADING, &fit(&title(fleet), line_width())))?;
-    let head = format!("  {:<34} {:>8} {:>5} {:>19}  {}", "Kind", "machines", "GPUs", "spread in %", "example");
+    if quiet {
+        let Some(Outlier { machine, action, summary, fix, .. }) = fleet.outliers.first() else { return Ok(()) };
+        writeln!(out, "{machine}: {action}: {summary}")?;
+        return writeln!(out, "fix: {fix}");
+    }
+    // the columns besides the name of a kind
+    let name = (line_width() - 40).clamp(16, 34);
+    let head = format!("  {:<name$} {:>8} {:>5} {:>19}  {}", "Kind", "machines", "GPUs", "spread in %", "example");
     writeln!(out, "{}", paint(style::DIM, &fit(&head, line_width())))?;
     for (at, kind) in fleet.kinds.iter().enumerate().take(most(SHOWN)) {
         let Kind { machines, gpus, products, example, compared, spread, shared } = kind;
-        let name = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
+        let title = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
         let spread = if *compared { format!("{:.1}", 100.0 * spread) } else { "too few to compare".to_owned() };
-        writeln!(out, "  {:<34} {machines:>8} {gpus:>5} {spread:>19}  {}", fit(&name, 34), fit(example, 24))?;
+        let title = fit(&title, name);
+        let line = format!("  {title:<name$} {machines:>8} {gpus:>5} {spread:>19}  {}", fit(example, 24));
+        writeln!(out, "{}", fit(line.trim_end(), line_width()))?;
         for shared in shared {
             let line = format!("on {} of these {machines}: {} [{}]", shared.machines, shared.summary, shared.rule);
             for line in wrap(&line, line_width() - 6) {
@@ -84,14 +95,14 @@ fn one(out: &mut dyn Write, outlier: &Outlier, verbose: bool) -> io::Result<()> 
     let subjects = join(subjects, ", ");
     let part = if subjects.is_empty() || subjects == *machine { String::new() } else { format!(" {subjects}") };
     let again = if *repeats > 1 { format!(", in {repeats} records") } else { String::new() };
-    let who = fit(&format!("{machine}{part}"), line_width() - INDENT - 40);
+    let who = fit(&format!("{machine}{part}"), line_width() - INDENT - 42);
     writeln!(out)?;
     writeln!(
         out,
         "{} {who}: {} {}",
         paint(style::of_severity(*severity), &format!("{label:8}")),
         action,
-        paint(style::DIM, &fit(&format!("[{rule}{again}]"), 40))
+        paint(style::DIM, &fit(&format!("[{rule}{again}]"), 30))
     )?;
     let mut lines = vec![summary.as_str(), why.as_str()];
     if verbose {
