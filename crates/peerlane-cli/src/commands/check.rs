@@ -199,13 +199,13 @@ fn report(
 /// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
 fn numbers(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()> {
     let machine = comparison.model().machine;
-    let sections = comparison::sections(comparison, &machine.fabric, true);
+    let sections = comparison::sections(comparison, &machine.fabric, false);
     if !comparison::only_measured(&sections) {
         return comparison::write(out, &sections, Head::All { assuming: false }, usize::MAX);
     }
     let assumed = Assumptions::of(machine, Parts::embedded());
     let assuming = assumed.model(Parts::embedded(), Assume::Parts);
-    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, true);
+    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, false);
     comparison::write(out, &sections, Head::All { assuming: true }, usize::MAX)?;
     let expects = sections.iter().any(Section::expects);
     on_assumptions(out, &if expects { assumed.sentences(&assuming) } else { Vec::new() })

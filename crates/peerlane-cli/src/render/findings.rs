@@ -42,7 +42,7 @@ pub(crate) fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, t
     let (full, brief) = groups.split_at(matter.min(amount.full));
     for finding in full {
         writeln!(out)?;
-        short(out, finding, told.is_some_and(|told| told == finding.fix))?;
+        short(out, finding, told.is_some_and(|told| told.starts_with(&shortened(&finding.fix, field_width(), 2))))?;
     }
     if !brief.is_empty() {
         writeln!(out)?;

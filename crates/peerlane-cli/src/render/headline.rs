@@ -8,7 +8,7 @@ use peerlane::machine::Machine;
 
 use super::findings::{counts, shortened};
 use super::style::{self, paint};
-use super::text::{clip, width, wrap};
+use super::text::{clip, width};
 use super::{has_width, line_width};
 
 /// The answer.
@@ -53,11 +53,11 @@ impl Headline {
         }
     }
 
-    /// The fix, if the screen has all of it.
-    pub(crate) fn whole_fix(&self) -> Option<&str> {
+    /// What the screen has of the fix.
+    pub(crate) fn shown_fix(&self) -> Option<String> {
         let columns = line_width() - width(self.verdict.words()) - 2;
-        let fix = self.step.as_ref().filter(|(label, _)| *label == "fix").map(|(_, fix)| fix.as_str());
-        fix.filter(|fix| wrap(fix, columns).len() <= LINES)
+        let fix = self.step.as_ref().filter(|(label, _)| *label == "fix");
+        fix.map(|(_, fix)| shortened(fix, columns, LINES))
     }
 
     /// Writes it, fitted to the terminal. For a program that reads it each part is one whole line.

@@ -64,7 +64,7 @@ pub(crate) fn write(
     let mut room = LINES.saturating_sub(head.len() + tail.len() + others.len());
     let mut found = Vec::new();
     for amount in AMOUNTS {
-        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.whole_fix()))?;
+        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.shown_fix().as_deref()))?;
         if found.len() + LEFT <= room {
             break;
         }

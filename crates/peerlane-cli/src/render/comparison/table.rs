@@ -10,7 +10,7 @@ use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, span, width};
 
 /// The columns of the numbers.
-const NUMBERS: usize = 42;
+const NUMBERS: usize = 40;
 
 /// The columns before the numbers.
 fn before() -> usize {
