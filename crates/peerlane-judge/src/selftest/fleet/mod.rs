@@ -14,6 +14,7 @@ use std::thread;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fault::{NOISE, Planted};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
@@ -222,7 +223,7 @@ fn summed(
         let Some(design) = designs.get(member.design) else { continue };
         *test.designs.entry(design.name.to_owned()).or_default() += 1;
         let among = accused.get(&member.name).map(Vec::as_slice).unwrap_or_default();
-        let about = |alarm: &&Alarm| member.touches(&alarm.subjects);
+        let about = |alarm: &&Alarm| member.touches(&alarm.subjects, design);
         if let Some((kind, size, plant)) = &member.fault {
             test.faults.push(Tried {
                 kind: *kind,
@@ -294,10 +295,12 @@ impl Member {
         Seen { node: Node::of(&run, &format!("{}.json", self.name), dictionary), alone }
     }
 
-    /// Whether a finding names what is planted here, and nothing else.
-    fn touches(&self, subjects: &[Subject]) -> bool {
+    /// Whether a finding names what is planted here, and nothing else: the machine itself where all its GPUs are hit.
+    fn touches(&self, subjects: &[Subject], design: &Design) -> bool {
         let Some((.., plant)) = &self.fault else { return false };
-        !subjects.is_empty() && subjects.iter().all(|s| plant.touches(s))
+        let gpus = || design.machine.fabric.of_kind(NodeKind::Gpu).map(|id| &design.machine.fabric.node(id).name);
+        let itself = |s: &Subject| *s == *self.name && gpus().all(|gpu| plant.touches(&Subject::Node(gpu.clone())));
+        !subjects.is_empty() && subjects.iter().all(|s| plant.touches(s) || itself(s))
     }
 }
 
