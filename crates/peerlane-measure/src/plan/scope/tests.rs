@@ -213,7 +213,7 @@ fn what_is_written_wrong_is_told_with_what_is_there() {
     assert_eq!(error("GPU0-GPU9"), format!("--pairs GPU0-GPU9: there is no GPU9; {there}"));
     assert_eq!(error("gpu7>GPU1"), format!("--pairs gpu7>GPU1: there is no gpu7; {there}"));
     let write = "write GPU0-GPU1, GPU0>GPU1, GPU0-host or GPU0";
-    assert_eq!(error("0,1"), format!("--pairs 0: {write}; {there}"));
+    assert_eq!(error("first,GPU1"), format!("--pairs first: {write}; {there}"));
     assert_eq!(error("cpu0"), format!("--pairs cpu0: {write}; {there}"));
     assert_eq!(error("GPU0→"), format!("--pairs GPU0→: {write}; {there}"));
 }
