@@ -18,7 +18,8 @@ pub(crate) struct Owner {
     pub(crate) user: u32,
 }
 
-/// What came of an attempt to lock a file.
+/// What came of an attempt to lock a file. Without Unix it is always impossible.
+#[cfg_attr(not(unix), allow(dead_code))]
 pub(crate) enum Locking {
     Locked,
     Busy,
