@@ -115,7 +115,9 @@ fn below_expected_peers<'m>(view: &View, at: usize, measured: &'m SourcedMatrix)
         let deviation = median(members.iter().map(|m| (level(m) / usual - 1.0).abs())).unwrap_or_default();
         let limit = usual * SURELY_BELOW.min(1.0 - OUTLYING * deviation);
         let many = members.len();
-        low.extend(members.into_iter().filter(|m| level(m) < limit).map(|(gpu, cell, expected)| Low {
+        // slow-path reports what is further below
+        let low_enough = |m: &(NodeId, Cell, Rate)| (view.settings.slow_path.slow..limit).contains(&level(m));
+        low.extend(members.into_iter().filter(low_enough).map(|(gpu, cell, expected)| Low {
             gpu,
             measured,
             cell,

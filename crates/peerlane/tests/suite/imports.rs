@@ -18,7 +18,7 @@ const ORDER: [(&str, &str); 8] = [
     ("peerlane", "export"),
     (
         "peerlane-cli",
-        "host output_file printable program args redact live render target formats html measuring commands",
+        "system host output_file printable program args redact live render target formats html measuring commands",
     ),
 ];
 
