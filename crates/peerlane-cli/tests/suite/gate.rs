@@ -223,7 +223,7 @@ fn json_has_the_line_and_the_record_can_be_checked() {
     // what it was before is its own history
     let sound = fresh("before.json");
     peerlane(&["gate", "h200x4-vm", "-o", &sound]);
-    let slower = planted("slower", "h200x4-vm", "[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.85");
+    let slower = planted("slower", "h200x4-vm", "[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.91");
     let (line, _) = gated(&[&slower, "--baseline", &sound]);
     assert!(line.starts_with("monitor ") && line.contains("worse than before"), "{line}");
 }
