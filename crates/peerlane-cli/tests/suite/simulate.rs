@@ -194,7 +194,7 @@ fn what_cannot_be_is_said() {
     let cases: [(&[&str], &str); 14] = [
         (&["simulate", "exxact-devbox", "-w", "all-reduce:star"], "no such workload; there are"),
         (&["simulate", "exxact-devbox", "-w", &circle], "line 1: it waits for itself"),
-        (&["simulate", "exxact-devbox", "-w", "point-to-point:GPU0:GPU7"], "'GPU7' is no GPU of exxact-devbox"),
+        (&["simulate", "exxact-devbox", "-w", "point-to-point:GPU0:GPU7"], "no node 'GPU7'; the nodes are: GPU0–GPU3"),
         (&["simulate", "exxact-devbox", "--nodes", "2", "--network", "switch"], "has no NIC"),
         (&["simulate", "quong", "--nodes", "2", "--network", "switch"], "is already a cluster"),
         (&["simulate", "hgx-h200", "--nodes", "3", "--network", "torus:2x2"], "not as many places"),
