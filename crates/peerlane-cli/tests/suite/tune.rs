@@ -97,7 +97,7 @@ fn lines_for_a_shell_have_their_reasons() {
 fn what_cannot_be_done_is_refused_in_a_line() {
     for (args, words) in [
         (&["tune", "h200x4-vm", "--gpus", "GPU0"][..], "2 to 32 GPUs"),
-        (&["tune", "h200x4-vm", "--gpus", "GPU0,GPU9"], "no GPU named 'GPU9'"),
+        (&["tune", "h200x4-vm", "--gpus", "GPU0,GPU9"], "no node 'GPU9'; the nodes are: GPU0–GPU3"),
         (&["tune", "h200x4-vm", "--set", "PATH=/tmp"], "NCCL_"),
         (&["tune", "h200x4-vm", "--pairs", "8"], "--prove"),
         (&["tune", "h200x4-vm", "--prove", "--pairs", "3"], "6..=100"),
