@@ -60,7 +60,7 @@ pub(crate) fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, t
     Ok(())
 }
 
-/// The findings, with those that one rule has about several subjects, and one fix mends, as one.
+/// The findings, with those of one rule and one fix about several subjects joined into one.
 fn alike(findings: &[Finding]) -> Vec<Finding> {
     let mut groups: Vec<(&Finding, Vec<&Finding>)> = Vec::new();
     for finding in findings {

@@ -17,8 +17,7 @@ const ALIKE: f64 = 0.06;
 const FEWEST: usize = 2;
 
 fn run(view: &View) -> Option<Raised> {
-    let mut all = all(view);
-    let (measured, (near, far)) = all.next()?;
+    let (measured, (near, far)) = all(view, |_| true).next()?;
     let (_, worst) = lowest(&far, |(_, cell)| cell.rate.gb())?;
     let usual = median(near.iter().map(|(_, c)| c.rate.gb())).unwrap_or_default();
     let names: Vec<&str> = far.iter().map(|(id, _)| view.name(*id)).collect();
@@ -51,17 +50,17 @@ fn run(view: &View) -> Option<Raised> {
     Some(raised)
 }
 
-/// Matrices in which one socket's GPUs are slow, with the GPUs.
-fn all<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a SourcedMatrix, Sides)> {
+/// Of these matrices, those in which one socket's GPUs are slow, with the GPUs.
+fn all<'a>(view: &View<'a>, of: fn(&SourcedMatrix) -> bool) -> impl Iterator<Item = (&'a SourcedMatrix, Sides)> {
     // copies both ways at once, and by NUMA node, are something else
-    let one_way = view.bandwidths().filter(|(_, o)| o.matrix.direction == Some(Direction::Unidirectional));
+    let one_way = move |o: &SourcedMatrix| o.matrix.direction == Some(Direction::Unidirectional) && of(o);
+    let one_way = view.bandwidths().filter(move |(_, o)| one_way(o));
     one_way.filter_map(|(at, o)| Some((o, sides(view, at, &view.cells(&o.matrix))?)))
 }
 
 /// GPUs whose copies to or from the host are slow because of where our own buffers are.
 pub(super) fn explained(view: &View) -> Vec<NodeId> {
-    let ours = all(view).filter(|(measured, _)| is_ours(measured));
-    ours.flat_map(|(_, (_, far))| far.into_iter().map(|(id, _)| id)).collect()
+    all(view, is_ours).flat_map(|(_, (_, far))| far.into_iter().map(|(id, _)| id)).collect()
 }
 
 /// GPUs with their cells, of the faster and of the slower socket.

@@ -36,7 +36,7 @@ impl View<'_> {
         lost
     }
 
-    /// Why what is seen is not the whole machine.
+    /// Why the visible GPUs are not the whole machine.
     pub(super) fn hidden(&self) -> Option<String> {
         let seen = self.gpus().len();
         if self.snapshot.is_some() && seen < self.on_bus {
