@@ -1,6 +1,7 @@
 //! What a machine does: what to measure, the method, the record of a run, and the simulated machine that answers as a real one.
 
 pub mod measure;
+pub mod nodes;
 pub mod plan;
 pub mod run;
 pub mod simulated_machine;

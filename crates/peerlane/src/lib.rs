@@ -19,6 +19,6 @@ pub use peerlane_machine::{
     copy_time, counter, curve, date, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin, random,
     stats, subject, transfer, units,
 };
-pub use peerlane_measure::{measure, plan, run, simulated_machine};
+pub use peerlane_measure::{measure, nodes, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
 pub use peerlane_read::{assemble, catalogue, evidence};

@@ -12,7 +12,7 @@ const ORDER: [(&str, &str); 8] = [
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
-    ("peerlane-measure", "plan run measure simulated_machine"),
+    ("peerlane-measure", "plan run measure simulated_machine nodes"),
     ("peerlane-design", "builder cluster simulate infer case what_if upgrades compare place tune"),
     ("peerlane-judge", "thresholds check action fleet gate selftest accuracy"),
     ("peerlane", "export"),

@@ -1,0 +1,199 @@
+//! What many nodes deliver to each other: what is measured, by whom, and what came of it.
+//!
+//! Nothing here opens a socket or knows a NIC's library. Agents on real nodes and a simulated cluster are both a
+//! [`Network`], so that schedule, record and judgement are the same for both. `docs/network.md` gives the method.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::{Failure, Verdict};
+use crate::run::SourceText;
+use peerlane_machine::units::{Bytes, Rate, Seconds};
+
+/// What moves the bytes of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Sockets, over whatever network the host's routing takes.
+    Tcp,
+    /// RDMA through libibverbs, from a NIC to a NIC.
+    Verbs,
+}
+
+impl Transport {
+    /// As options and the record write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Verbs => "verbs",
+        }
+    }
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What is done between two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Probe {
+    /// RDMA writes by `from` into the memory of `to`.
+    Write,
+    /// RDMA reads by `to` of the memory of `from`: data moves from `from` to `to` here too.
+    Read,
+    /// Sends by `from`, which `to` receives.
+    Send,
+    /// Writes both ways at once; the rate is the sum.
+    WriteBoth,
+    /// Sends both ways at once; the rate is the sum.
+    SendBoth,
+    /// A message to and fro; the time is half of that.
+    Latency,
+}
+
+impl Probe {
+    /// As the record writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Probe::Write => "write",
+            Probe::Read => "read",
+            Probe::Send => "send",
+            Probe::WriteBoth => "write-both",
+            Probe::SendBoth => "send-both",
+            Probe::Latency => "latency",
+        }
+    }
+
+    /// Whether data moves both ways, so that exchanging the ends measures the same again.
+    pub fn is_both_ways(self) -> bool {
+        matches!(self, Probe::WriteBoth | Probe::SendBoth | Probe::Latency)
+    }
+}
+
+impl std::fmt::Display for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One end of a step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct End {
+    /// Index among [`Network::nodes`].
+    pub node: usize,
+    /// Name of the NIC; absent of TCP, which takes the path that the host's routing gives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// Where the buffer is: `host`, or `host1` of NUMA node 1.
+    pub memory: String,
+}
+
+/// One measurement between two ends, which may be one end twice: a loopback.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Where data comes from.
+    pub from: End,
+    /// Where it goes.
+    pub to: End,
+    /// What moves it.
+    pub transport: Transport,
+    /// What is done.
+    pub probe: Probe,
+    /// Bytes a message.
+    pub size: Bytes,
+    /// Queue pairs, or streams of TCP, at once.
+    pub queue_pairs: u32,
+}
+
+impl Step {
+    /// Whether it stays within one node.
+    pub fn is_loopback(&self) -> bool {
+        self.from.node == self.to.node
+    }
+}
+
+/// A NIC's port that an agent can measure with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Nic {
+    /// Name: `mlx5_0`.
+    pub name: String,
+    /// What its port runs at, as it reports; absent where that is unknown or means nothing, as with soft-RoCE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// `InfiniBand` or `Ethernet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_layer: Option<String>,
+    /// The memory to measure with: that of its NUMA node where it is known (`host1`), else `host`.
+    pub memory: String,
+}
+
+/// What an agent reports about its node when it joins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// Host name, different for each node of a run.
+    pub host: String,
+    /// Its NICs that verbs can open, in order of their names.
+    #[serde(default)]
+    pub nics: Vec<Nic>,
+    /// What the machine printed about itself, from which it can be rebuilt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<SourceText>,
+    /// What was missing or unusual, in sentences: why there are no verbs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A node that no longer answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lost {
+    /// Index among [`Network::nodes`].
+    pub node: usize,
+    /// What happened, in words: `its agent closed the connection`.
+    pub why: String,
+}
+
+/// How steps are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Method {
+    /// About how long the steps of one round run, connecting apart.
+    pub time: Seconds,
+    /// Samples of each step, which divide that time. A median's 95 % interval needs 6.
+    pub samples: usize,
+    /// The longest that a round may take, connecting and verifying included, before what has not answered is given up as
+    /// hung.
+    pub patience: Seconds,
+}
+
+impl Default for Method {
+    fn default() -> Self {
+        Method { time: Seconds::new(0.2), samples: 8, patience: Seconds::new(10.0) }
+    }
+}
+
+/// What came of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Samples {
+    /// Bytes a second, or of a latency seconds, in the order in which they were taken.
+    pub values: Vec<f64>,
+    /// Whether what arrived is what was sent.
+    pub verdict: Verdict,
+}
+
+/// Nodes that can measure each other.
+pub trait Network {
+    /// All of them, also those that were lost.
+    fn nodes(&self) -> &[Node];
+
+    /// Runs the steps of one round at once; an answer for each step, in order. Returns within [`Method::patience`] and
+    /// little more. A lost node costs its own steps only.
+    fn round(&mut self, steps: &[Step], method: &Method) -> Vec<Result<Samples, Failure>>;
+
+    /// The nodes that were lost so far, in the order in which that was noticed. They get no further steps.
+    fn lost(&self) -> &[Lost];
+
+    /// Time since the network was made, by its own clock.
+    fn now(&mut self) -> Seconds;
+}
