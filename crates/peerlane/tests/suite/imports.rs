@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Crates with their modules from the lowest to the highest.
-const ORDER: [(&str, &str); 8] = [
+const ORDER: [(&str, &str); 9] = [
     (
         "peerlane-machine",
         "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer counter fault machine",
@@ -16,6 +16,7 @@ const ORDER: [(&str, &str); 8] = [
     ("peerlane-design", "builder cluster simulate infer case what_if upgrades compare place tune"),
     ("peerlane-judge", "thresholds check action fleet gate selftest accuracy"),
     ("peerlane", "export"),
+    ("peerlane-net", "transport"),
     (
         "peerlane-cli",
         "system host output_file printable program args redact live render target formats html measuring commands",
