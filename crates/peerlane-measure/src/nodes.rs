@@ -3,6 +3,17 @@
 //! Nothing here opens a socket or knows a NIC's library. Agents on real nodes and a simulated cluster are both a
 //! [`Network`], so that schedule, record and judgement are the same for both. `docs/network.md` gives the method.
 
+mod execute;
+mod pairings;
+mod record;
+mod schedule;
+mod suspects;
+
+pub use execute::execute;
+pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
+pub use schedule::{NodePlan, NodePlanError, Wanted};
+pub use suspects::{Compared, Direction, Place, Suspect, suspects};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

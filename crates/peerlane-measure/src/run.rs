@@ -4,7 +4,7 @@
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
 
 mod counters;
-mod digits;
+pub(crate) mod digits;
 mod file;
 mod limits;
 mod machine;

@@ -8,11 +8,11 @@ fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-pub(super) fn one<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn one<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     short(*value).serialize(serializer)
 }
 
-pub(super) fn all<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn all<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(values.iter().map(|v| short(*v)))
 }
 

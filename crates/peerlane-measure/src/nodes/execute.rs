@@ -1,0 +1,190 @@
+//! Carries out a plan: its rounds, then suspects again with proven partners.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::pairings::packed;
+use super::schedule::{rails, step};
+use super::suspects::NEARLY_ALL;
+use super::{Cell, Compared, End, Event, Network, NodePlan, Place, Probe, Step, Transport, suspects};
+use crate::run::FlagKind;
+
+/// Proven partners that a suspect is measured with again.
+const PARTNERS: usize = 3;
+
+/// Carries out a plan; `earlier` are cells of a run that is resumed. `report` is called with everything that happens, and
+/// returns false to stop after this round. True where all is answered.
+///
+/// No round begins that could end after [`NodePlan::bound`]. Steps with a lost node are not tried again.
+pub fn execute(
+    network: &mut dyn Network,
+    plan: &NodePlan,
+    earlier: Vec<Cell>,
+    report: &mut dyn FnMut(Event) -> bool,
+) -> bool {
+    let rounds = plan.rounds_of(network.nodes());
+    let mut execution = Execution {
+        began: network.now().seconds(),
+        network,
+        plan,
+        cells: earlier,
+        lost: 0,
+        total: rounds.len(),
+        report,
+    };
+    let complete = execution.all(rounds);
+    let wall = execution.network.now().seconds() - execution.began;
+    (execution.report)(Event::Finished(peerlane_machine::units::Seconds::new(wall), complete));
+    complete
+}
+
+struct Execution<'a> {
+    network: &'a mut dyn Network,
+    plan: &'a NodePlan,
+    cells: Vec<Cell>,
+    /// Losses that were reported.
+    lost: usize,
+    total: usize,
+    began: f64,
+    report: &'a mut dyn FnMut(Event) -> bool,
+}
+
+impl Execution<'_> {
+    fn all(&mut self, rounds: Vec<Vec<Step>>) -> bool {
+        let first = rounds.len();
+        for (index, steps) in rounds.into_iter().enumerate() {
+            if !self.round(index, steps, false) {
+                return false;
+            }
+        }
+        let again = self.again();
+        self.total += again.len();
+        again.into_iter().enumerate().all(|(index, steps)| self.round(first + index, steps, true))
+    }
+
+    /// Runs what is not answered yet; false where there is no time for it, or the caller wants no more.
+    fn round(&mut self, index: usize, mut steps: Vec<Step>, again: bool) -> bool {
+        let answered: HashSet<&Step> = self.cells.iter().filter(|c| c.again == again).map(|c| &c.step).collect();
+        steps.retain(|step| !answered.contains(step));
+        let lost: HashMap<usize, &str> = self.network.lost().iter().map(|l| (l.node, l.why.as_str())).collect();
+        let mut cells = Vec::new();
+        steps.retain(|step| {
+            let gone = [step.from.node, step.to.node].into_iter().find_map(|node| Some((node, *lost.get(&node)?)));
+            let Some((node, why)) = gone else { return true };
+            let host = self.network.nodes().get(node).map_or("?", |n| n.host.as_str());
+            let failure = crate::measure::Failure::new(FlagKind::Failed, format!("{host} is lost: {why}"));
+            cells.push(Cell::of(step.clone(), index, again, Err(failure)));
+            false
+        });
+        if !steps.is_empty() {
+            let used = self.network.now().seconds() - self.began;
+            if used + self.plan.method.patience.seconds() > self.plan.bound.seconds() {
+                return false;
+            }
+            if !(self.report)(Event::Round(index, self.total)) {
+                return false;
+            }
+            let mut answers = self.network.round(&steps, &self.plan.method).into_iter();
+            for step in steps {
+                let answer = answers.next().unwrap_or_else(|| {
+                    Err(crate::measure::Failure::new(FlagKind::Failed, "the network gave no answer to this step"))
+                });
+                cells.push(Cell::of(step, index, again, answer));
+            }
+        }
+        if cells.is_empty() {
+            return true;
+        }
+        self.cells.extend(cells.iter().cloned());
+        let lost = self.network.lost();
+        if lost.len() != self.lost {
+            self.lost = lost.len();
+            let lost = lost.to_vec();
+            (self.report)(Event::Lost(lost));
+        }
+        (self.report)(Event::Cells(cells))
+    }
+
+    /// Rounds that tell suspects from their partners.
+    fn again(&self) -> Vec<Vec<Step>> {
+        let mut rounds = Vec::new();
+        let lost: HashSet<usize> = self.network.lost().iter().map(|l| l.node).collect();
+        let nodes = self.network.nodes();
+        for &transport in &self.plan.transports {
+            for rail in rails(nodes, transport) {
+                let rail: Vec<End> = rail.into_iter().filter(|end| !lost.contains(&end.node)).collect();
+                rounds.extend(self.again_on(transport, &rail));
+            }
+        }
+        rounds.truncate(self.plan.again);
+        rounds
+    }
+
+    fn again_on(&self, transport: Transport, rail: &[End]) -> Vec<Vec<Step>> {
+        let places: BTreeMap<&End, usize> = rail.iter().enumerate().map(|(place, end)| (end, place)).collect();
+        let of_rail = |cell: &&Cell| {
+            let step = &cell.step;
+            step.transport == transport
+                && step.probe != Probe::Latency
+                && places.contains_key(&step.from)
+                && places.contains_key(&step.to)
+        };
+        let cells: Vec<&Cell> = self.cells.iter().filter(of_rail).filter(|cell| !cell.again).collect();
+        let values: Vec<Compared> = cells.iter().filter_map(|cell| cell.compared(None, Vec::new())).collect();
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        let mut suspected: HashSet<usize> = HashSet::new();
+        let mut path = |a: &End, b: &End, pairs: &mut Vec<(usize, usize)>| {
+            if let (Some(a), Some(b)) = (places.get(a), places.get(b)) {
+                suspected.extend([*a, *b]);
+                pairs.extend([(*a, *b), (*b, *a)]);
+            }
+        };
+        for suspect in suspects(&values, rail.len()) {
+            match &suspect.place {
+                Place::Path(a, b) => path(a, b, &mut pairs),
+                Place::Node(node) | Place::Nic(node, _) => {
+                    if let Some(end) = rail.iter().find(|end| end.node == *node) {
+                        path(end, end, &mut pairs);
+                    }
+                }
+                Place::Switch(_) => {}
+            }
+        }
+        // an end that fails with nearly all is the suspect, and its partners are not
+        let mut counts: HashMap<(&End, bool), (usize, usize)> = HashMap::new();
+        for cell in &cells {
+            for role in [(&cell.step.from, true), (&cell.step.to, false)] {
+                let (all, bad) = counts.entry(role).or_default();
+                (*all, *bad) = (*all + 1, *bad + usize::from(cell.value().is_none()));
+            }
+        }
+        let fails = |end: &End, sends: bool| {
+            counts.get(&(end, sends)).is_some_and(|(all, bad)| *bad as f64 >= NEARLY_ALL * *all as f64)
+        };
+        for Step { from, to, .. } in cells.iter().filter(|cell| cell.value().is_none()).map(|cell| &cell.step) {
+            match (fails(from, true), fails(to, false)) {
+                (true, false) => path(from, from, &mut pairs),
+                (false, true) => path(to, to, &mut pairs),
+                _ => path(from, to, &mut pairs),
+            }
+        }
+        let proven: Vec<usize> = (0..rail.len()).filter(|place| !suspected.contains(place)).collect();
+        let mut suspected: Vec<usize> = suspected.into_iter().collect();
+        suspected.sort_unstable();
+        for (nth, suspect) in suspected.into_iter().enumerate() {
+            for partner in 0..PARTNERS.min(proven.len()) {
+                let at = (nth + partner * proven.len() / PARTNERS) % proven.len();
+                pairs.extend([(suspect, proven[at]), (proven[at], suspect)]);
+            }
+        }
+        // a loopback is a pair of one end with itself
+        let mut known = HashSet::new();
+        pairs.retain(|pair| known.insert(*pair));
+        let rounds = packed(pairs).into_iter().take(super::schedule::AGAIN);
+        rounds
+            .map(|round| round.into_iter().map(|(a, b)| step(transport, false, &rail[a], &rail[b])).collect())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
