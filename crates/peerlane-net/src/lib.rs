@@ -1,5 +1,42 @@
-//! Measuring between nodes: the transports that move bytes from one host to another.
+//! Measuring between nodes: one agent on each, a head that drives them, and the transports that move bytes from one host to
+//! another.
 //!
-//! What to measure, and what the numbers mean, is in `peerlane-measure`; this crate knows no rules and renders nothing.
+//! What to measure, and what the numbers mean, is in `peerlane-measure`; this crate knows no rules and renders nothing. Its
+//! [`Agents`] are a [`Network`](peerlane_measure::nodes::Network). `docs/security.md` says what listens and what is sent.
 
+mod agent;
+mod door;
+mod error;
+mod handshake;
+mod head;
+pub mod launcher;
+mod message;
+mod secret;
+mod tcp;
 pub mod transport;
+mod wire;
+
+use std::time::Duration;
+
+pub use agent::{Join, take_part};
+pub use error::Error;
+pub use head::{Agents, Head};
+pub use secret::Secret;
+
+/// What a connection to the head is for.
+const JOIN: handshake::Purpose = *b"join                            ";
+
+/// How often head and agents show that they live.
+const PULSE: Duration = Duration::from_millis(500);
+
+/// Silence after which an agent is lost.
+const LOST: Duration = Duration::from_secs(4);
+
+/// Silence after which a connection is closed by either end: longer, so that the head decides who is lost.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Stack of threads of which there may be thousands.
+const STACK: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests;
