@@ -8,6 +8,7 @@ pub mod compare;
 pub mod infer;
 pub mod place;
 pub mod simulate;
+pub mod simulated_cluster;
 pub mod tune;
 pub mod upgrades;
 pub mod what_if;

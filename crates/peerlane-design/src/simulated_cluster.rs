@@ -1,0 +1,333 @@
+//! What a cluster's nodes should deliver to each other, round by round, and a simulated cluster that answers so, with noise
+//! and planted faults.
+//!
+//! Steps of one round share the network: a round is one problem, solved as everything else is. Nodes measure between
+//! host memories, by verbs.
+
+mod fault;
+
+pub use fault::{ClusterFault, FAULTS, NoFault, Part};
+
+use std::collections::HashMap;
+
+use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via};
+use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fault::NOISE;
+use peerlane_machine::matrix::Engine;
+use peerlane_machine::random::Random;
+use peerlane_machine::units::Seconds;
+use peerlane_measure::measure::{Failure, Verdict};
+use peerlane_measure::nodes::{Lost, Method, Network, Nic, Node, Probe, Samples, Step, Transport};
+use peerlane_measure::run::FlagKind;
+use peerlane_model::model::Model;
+use peerlane_model::solve::{Problem, Resource};
+use peerlane_read::catalogue::Parts;
+
+/// Relative standard deviation between steps that should be alike: routing, placement of buffers.
+const BETWEEN: f64 = 0.005;
+
+/// Seconds that setting up a simulated round takes.
+const SETTING_UP: f64 = 0.1;
+
+/// What a step should deliver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Bytes a second, or of a latency seconds, while the other steps of its round run.
+    pub value: f64,
+    /// Switches on its path, and links between switches: `leaf3`, `leaf3 to spine1`.
+    pub through: Vec<String>,
+}
+
+/// The nodes of a cluster as those that measure each other.
+///
+/// # Errors
+/// Where a node has no host memory to measure with.
+pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
+    let model = Model::new(&cluster.node, Parts::embedded());
+    let name = |id: NodeId| cluster.node.fabric.node(id).name.clone();
+    let nics: Vec<Nic> = cluster
+        .nics
+        .iter()
+        .map(|nic| {
+            let memory = name(memory_near(cluster, *nic)?);
+            Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), link_layer: None, memory })
+        })
+        .collect::<Result<_, ClusterError>>()?;
+    let node = |n| Node { host: format!("node{n}"), nics: nics.clone(), evidence: Vec::new(), notes: Vec::new() };
+    Ok((0..cluster.nodes).map(node).collect())
+}
+
+/// The host memory nearest to a NIC.
+fn memory_near(cluster: &Cluster, nic: NodeId) -> Result<NodeId, ClusterError> {
+    let fabric = &cluster.node.fabric;
+    let near = fabric.of_kind(NodeKind::Host).min_by_key(|host| fabric.class(*host, nic));
+    near.ok_or_else(|| ClusterError::Model(format!("{} has no host memory to measure with", cluster.node.name)))
+}
+
+/// A step's path.
+struct Known {
+    route: ClusterRoute,
+    through: Vec<String>,
+}
+
+/// What a cluster should deliver.
+pub struct Predictor<'a> {
+    cluster: &'a Cluster,
+    router: Router<'a>,
+    /// By nodes and NIC; a node's loopback is with itself.
+    routes: HashMap<(usize, usize, String), Option<Known>>,
+}
+
+impl<'a> Predictor<'a> {
+    /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`]).
+    pub fn new(cluster: &'a Cluster) -> Self {
+        Predictor { cluster, router: Router::new(cluster, Parts::embedded()), routes: HashMap::new() }
+    }
+
+    /// What each step should deliver while the others of its round run; `None` where the cluster has no such path, or the
+    /// model no rate for it.
+    pub fn round(&mut self, steps: &[&Step]) -> Vec<Option<Prediction>> {
+        self.solved(steps, &|_, _| 1.0, &|_, _| 1.0)
+    }
+
+    /// The same where a step keeps a share of what it would have alone, and a resource a share of its capacity.
+    fn solved(
+        &mut self,
+        steps: &[&Step],
+        of_step: &dyn Fn(&Step, &Known) -> f64,
+        of_resource: &dyn Fn(usize, &Router) -> f64,
+    ) -> Vec<Option<Prediction>> {
+        let keys: Vec<Option<(usize, usize, String)>> = steps.iter().map(|step| self.known(step)).collect();
+        let routed = |key: &Option<(usize, usize, String)>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
+        let known: Vec<Option<&Known>> = keys.iter().map(routed).collect();
+        let rates: Vec<usize> =
+            (0..steps.len()).filter(|i| known[*i].is_some() && steps[*i].probe != Probe::Latency).collect();
+        let demands: Vec<_> = rates.iter().filter_map(|i| known[*i].map(|known| &known.route.demand)).collect();
+        let resource = |r: usize| {
+            let Resource { capacity, service } = self.router.resources()[r];
+            Resource { capacity: capacity * of_resource(r, &self.router), service }
+        };
+        let mut problem = Problem::of(demands.iter().copied(), resource);
+        for (flow, step) in rates.iter().enumerate() {
+            if let Some(known) = known[*step] {
+                let share = of_step(steps[*step], known);
+                if share < 1.0 {
+                    problem.hold(flow, share * known.route.lone);
+                }
+            }
+        }
+        let solved = problem.solve().map(|solution| solution.rates).unwrap_or_default();
+        let mut solved = solved.into_iter();
+        let predicted = |(i, step): (usize, &&Step)| {
+            let known = known[i]?;
+            let value = match step.probe {
+                Probe::Latency => self.router.start_of(&known.route, step.size.0 as f64),
+                _ => solved.next()?,
+            };
+            let both = if matches!(step.probe, Probe::WriteBoth | Probe::SendBoth) { 2.0 } else { 1.0 };
+            (value.is_finite() && value > 0.0)
+                .then(|| Prediction { value: both * value, through: known.through.clone() })
+        };
+        steps.iter().enumerate().map(predicted).collect()
+    }
+
+    /// Routes a step, if the cluster has its ends.
+    fn known(&mut self, step: &Step) -> Option<(usize, usize, String)> {
+        if step.transport != Transport::Verbs || step.from.nic != step.to.nic {
+            return None;
+        }
+        let nic = step.from.nic.clone()?;
+        let key = (step.from.node, step.to.node, nic);
+        if !self.routes.contains_key(&key) {
+            let route = self.route(step, &key.2);
+            self.routes.insert(key.clone(), route);
+        }
+        Some(key)
+    }
+
+    fn route(&mut self, step: &Step, nic: &str) -> Option<Known> {
+        let fabric = &self.cluster.node.fabric;
+        let id = fabric.find(nic)?;
+        let index = self.cluster.nics.iter().position(|own| *own == id)? as u32;
+        let place = |node: usize, memory: &str| {
+            let device = fabric.find(memory).or_else(|| memory_near(self.cluster, id).ok())?;
+            ((node as u64) < u64::from(self.cluster.nodes)).then_some(Place { node: node as u32, device })
+        };
+        let (from, to) = (place(step.from.node, &step.from.memory)?, place(step.to.node, &step.to.memory)?);
+        let via = if step.is_loopback() { Via::Card } else { Via::Nic(index) };
+        let route = self.router.way_by(from, to, Engine::Nic, via).ok()?;
+        let mut through: Vec<String> = Vec::new();
+        for (resource, _) in &route.demand.uses {
+            let name = self.router.name(*resource);
+            let Some((a, b)) = name.split_once(" to ") else { continue };
+            let switches: Vec<&str> = [a, b].into_iter().filter(|end| !is_port(end)).collect();
+            through.extend(switches.iter().map(|switch| (*switch).to_owned()));
+            if switches.len() == 2 {
+                through.push(name);
+            }
+        }
+        through.sort();
+        through.dedup();
+        Some(Known { route, through })
+    }
+}
+
+/// Whether the end of a channel is a node's port, not a switch.
+fn is_port(end: &str) -> bool {
+    end.strip_prefix("node").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The cluster with messages that take the stages of its adapters, as verbs measure them, not those of NCCL's protocol.
+#[must_use]
+pub fn with_latencies_of_adapters(mut cluster: Cluster) -> Cluster {
+    cluster.latencies.network = None;
+    cluster
+}
+
+/// A cluster that answers as its description predicts, but for its faults.
+pub struct SimulatedCluster<'a> {
+    predictor: Predictor<'a>,
+    nodes: Vec<Node>,
+    faults: Vec<ClusterFault>,
+    lost: Vec<Lost>,
+    rounds: usize,
+    time: f64,
+    seed: u64,
+}
+
+impl<'a> SimulatedCluster<'a> {
+    /// A cluster with faults. The same seed gives the same answers.
+    ///
+    /// # Errors
+    /// Where a fault names what the cluster lacks.
+    pub fn new(cluster: &'a Cluster, faults: Vec<ClusterFault>, seed: u64) -> Result<Self, String> {
+        faults.iter().try_for_each(|fault| fault.fits(cluster))?;
+        let nodes = nodes(cluster).map_err(|e| e.to_string())?;
+        let predictor = Predictor::new(cluster);
+        let mut simulated = SimulatedCluster { predictor, nodes, faults, lost: Vec::new(), rounds: 0, time: 0.0, seed };
+        simulated.switches_exist()?;
+        Ok(simulated)
+    }
+
+    /// Refuses faults of switches and links that no path between neighbours or far nodes takes.
+    fn switches_exist(&mut self) -> Result<(), String> {
+        let named = |fault: &ClusterFault| match fault {
+            ClusterFault::SlowSwitch(switch, _) => Some(vec![switch.clone()]),
+            ClusterFault::SlowLink(a, b, _) => Some(vec![format!("{a} to {b}"), format!("{b} to {a}")]),
+            _ => None,
+        };
+        if !self.faults.iter().any(|fault| named(fault).is_some()) {
+            return Ok(());
+        }
+        let wanted = peerlane_measure::nodes::Wanted { transport: Some(Transport::Verbs), ..Default::default() };
+        let plan = peerlane_measure::nodes::NodePlan::of(&self.nodes, &wanted, Method::default());
+        let steps = plan.map(|plan| plan.rounds_of(&self.nodes).concat()).map_err(|e| e.to_string())?;
+        let mut names = std::collections::BTreeSet::new();
+        for step in &steps {
+            let key = self.predictor.known(step);
+            let known = key.and_then(|key| self.predictor.routes.get(&key)?.as_ref());
+            names.extend(known.into_iter().flat_map(|known| known.through.iter().cloned()));
+        }
+        for fault in &self.faults {
+            let Some(wanted) = named(fault) else { continue };
+            if !wanted.iter().any(|name| names.contains(name)) {
+                let switches: Vec<&str> = names.iter().map(String::as_str).filter(|n| !n.contains(" to ")).collect();
+                let some = switches[..switches.len().min(8)].join(", ");
+                return Err(format!("{fault}: no path of the measurement takes it; there are {some} and so on"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left to a step of its rate alone.
+    fn share(&self, step: &Step) -> f64 {
+        let has = |node: usize| step.from.node == node || step.to.node == node;
+        let nic = |name: &str| step.from.nic.as_deref() == Some(name);
+        let left = |fault: &ClusterFault| match fault {
+            ClusterFault::SlowNode(node, left) if has(*node) => *left,
+            ClusterFault::SlowNic(node, name, left) if has(*node) && nic(name) => *left,
+            ClusterFault::SlowCable(node, name, left) if has(*node) && nic(name) && !step.is_loopback() => *left,
+            ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => {
+                *left
+            }
+            ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
+            _ => 1.0,
+        };
+        self.faults.iter().map(left).product()
+    }
+}
+
+/// Whether a part is a node's end, or holds it.
+fn is(part: &Part, at: usize, nic: &Option<String>) -> bool {
+    match part {
+        Part::Node(node) => *node == at,
+        Part::Nic(node, name) => *node == at && nic.as_ref() == Some(name),
+    }
+}
+
+/// What is left of a channel's capacity.
+fn share_of(faults: &[ClusterFault], channel: &str) -> f64 {
+    let Some((a, b)) = channel.split_once(" to ") else { return 1.0 };
+    let left = |fault: &ClusterFault| match fault {
+        ClusterFault::SlowSwitch(switch, left) if a == switch || b == switch => *left,
+        ClusterFault::SlowLink(x, y, left) if (a == x && b == y) || (a == y && b == x) => *left,
+        _ => 1.0,
+    };
+    faults.iter().map(left).product()
+}
+
+impl Network for SimulatedCluster<'_> {
+    fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    fn round(&mut self, steps: &[Step], method: &Method) -> Vec<Result<Samples, Failure>> {
+        self.rounds += 1;
+        self.time += SETTING_UP + method.time.seconds();
+        for fault in &self.faults {
+            let ClusterFault::LostNode(node, after) = fault else { continue };
+            if self.rounds > *after && !self.lost.iter().any(|lost| lost.node == *node) {
+                self.lost.push(Lost { node: *node, why: "its agent no longer answers".to_owned() });
+                self.time += method.patience.seconds();
+            }
+        }
+        let alive: Vec<&Step> = steps.iter().collect();
+        let shares: HashMap<*const Step, f64> =
+            steps.iter().map(|step| (std::ptr::from_ref(step), self.share(step))).collect();
+        let of_step = |step: &Step, _: &Known| shares.get(&std::ptr::from_ref(step)).copied().unwrap_or(1.0);
+        let faults = &self.faults;
+        let of_resource = |resource: usize, router: &Router| share_of(faults, &router.name(resource));
+        let predicted = self.predictor.solved(&alive, &of_step, &of_resource);
+        let answer = |(step, predicted): (&Step, Option<Prediction>)| {
+            if let Some(lost) = self.lost.iter().find(|l| [step.from.node, step.to.node].contains(&l.node)) {
+                return Err(Failure::new(FlagKind::Hung, format!("node{}: {}", lost.node, lost.why)));
+            }
+            let Some(Prediction { value, .. }) = predicted else {
+                let why = format!("the simulated cluster has no {} between these ends", step.transport);
+                return Err(Failure::new(FlagKind::NotApplicable, why));
+            };
+            let mut random = Random::new(self.seed, &format!("{step:?}"));
+            let level = value * (1.0 + BETWEEN * random.normal());
+            let values = (0..method.samples).map(|_| level * (1.0 + NOISE * random.normal())).collect();
+            let corrupt = |fault: &ClusterFault| matches!(fault, ClusterFault::Corrupt(part) if is(part, step.to.node, &step.to.nic));
+            let verdict = if self.faults.iter().any(corrupt) && !step.is_loopback() {
+                Verdict::Corrupt("1 of 131072 words differs".to_owned())
+            } else {
+                Verdict::Intact
+            };
+            Ok(Samples { values, verdict })
+        };
+        steps.iter().zip(predicted).map(answer).collect()
+    }
+
+    fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    fn now(&mut self) -> Seconds {
+        Seconds::new(self.time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

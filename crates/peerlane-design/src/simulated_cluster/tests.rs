@@ -1,0 +1,117 @@
+use super::*;
+use crate::cluster::embedded;
+use peerlane_measure::nodes;
+use peerlane_measure::nodes::{Cell, Compared, Direction, Event, NodePlan, Wanted, execute, suspects};
+
+fn cluster() -> Cluster {
+    with_latencies_of_adapters(embedded("hgx-h200-x32").unwrap().unwrap())
+}
+
+/// What is measured on the cluster with some faults.
+fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
+    let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
+    let mut network = SimulatedCluster::new(cluster, faults, 1).unwrap();
+    let plan = NodePlan::of(network.nodes(), &Wanted::default(), Method::default()).unwrap();
+    assert_eq!(plan.transports, [Transport::Tcp, Transport::Verbs]);
+    let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+    let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
+    let mut cells = Vec::new();
+    let complete = execute(&mut network, &plan, Vec::new(), &mut |event| {
+        if let Event::Cells(new) = event {
+            cells.extend(new);
+        }
+        true
+    });
+    assert!(complete && network.now().seconds() <= plan.bound.seconds());
+    (cells, network.lost)
+}
+
+/// The parts that explain what is slower than predicted.
+fn found(cluster: &Cluster, cells: &[Cell]) -> Vec<(nodes::Place, Direction)> {
+    let mut predictor = Predictor::new(cluster);
+    let rates: Vec<&Cell> = cells.iter().filter(|c| c.step.probe == Probe::Write).collect();
+    let mut all: Vec<Compared> = Vec::new();
+    for round in rates.chunk_by(|a, b| a.round == b.round) {
+        let predicted = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
+        all.extend(round.iter().zip(predicted).filter_map(|(cell, predicted)| {
+            let Prediction { value, through } = predicted?;
+            cell.compared(Some(value), through)
+        }));
+    }
+    suspects(&all, cluster.nodes as usize).into_iter().map(|s| (s.place, s.direction)).collect()
+}
+
+#[test]
+fn a_healthy_cluster_delivers_what_is_predicted() {
+    let cluster = cluster();
+    let (cells, lost) = measured(&cluster, "");
+    assert!(lost.is_empty() && cells.iter().all(|cell| cell.value().is_some()));
+    let mut predictor = Predictor::new(&cluster);
+    for cell in &cells {
+        let value = predictor.round(&[&cell.step])[0].as_ref().unwrap().value;
+        let ratio = cell.value().unwrap() / value;
+        assert!((0.97..1.03).contains(&ratio), "{ratio} {cell:?}");
+    }
+    let rate = cells.iter().find(|c| c.step.probe == Probe::Write && !c.step.is_loopback()).unwrap().value().unwrap();
+    assert!((45e9..50e9).contains(&rate), "{rate}");
+    let latency = cells.iter().find(|c| c.step.probe == Probe::Latency).unwrap().value().unwrap();
+    assert!((0.5e-6..4e-6).contains(&latency), "{latency}");
+    assert_eq!(found(&cluster, &cells), []);
+}
+
+#[test]
+fn planted_faults_are_found_where_they_are() {
+    let cluster = cluster();
+    let nic = |node| nodes::Place::Nic(node, "mlx5_3".to_owned());
+    for (fault, place, direction) in [
+        ("slow-node:node7:0.5", nodes::Place::Node(7), Direction::Both),
+        ("slow-nic:node9/mlx5_3:0.9", nic(9), Direction::Both),
+        ("slow-cable:node9/mlx5_3:0.9", nic(9), Direction::Both),
+        ("one-way:node30/mlx5_3:0.4", nic(30), Direction::Out),
+        ("slow-switch:leaf3:0.6", nodes::Place::Switch("leaf3".to_owned()), Direction::Both),
+    ] {
+        let (cells, _) = measured(&cluster, fault);
+        assert_eq!(found(&cluster, &cells), [(place, direction)], "{fault}");
+    }
+}
+
+#[test]
+fn a_slow_path_is_no_slow_node() {
+    let cluster = cluster();
+    let (cells, _) = measured(&cluster, "slow-path:node4-node5:0.5");
+    let found = found(&cluster, &cells);
+    let on_path = |place: &nodes::Place| matches!(place, nodes::Place::Path(a, b) if a.node + b.node == 9);
+    assert!(found.len() == 8 && found.iter().all(|(place, _)| on_path(place)), "{found:?}");
+}
+
+#[test]
+fn lost_nodes_and_changed_data_cost_their_own_cells() {
+    let cluster = cluster();
+    let (cells, lost) = measured(&cluster, "lost-node:node3:20 corrupt:node8/mlx5_1");
+    assert_eq!(lost.iter().map(|lost| lost.node).collect::<Vec<_>>(), [3]);
+    for cell in cells {
+        let step = &cell.step;
+        let expected = if [step.from.node, step.to.node].contains(&3) && cell.round >= 20 {
+            cell.flag(FlagKind::Failed).or(cell.flag(FlagKind::Hung)).is_some()
+        } else if step.to.node == 8 && step.to.nic.as_deref() == Some("mlx5_1") && !step.is_loopback() {
+            cell.flag(FlagKind::Corrupt).is_some()
+        } else {
+            cell.value().is_some()
+        };
+        assert!(expected, "{cell:?}");
+    }
+}
+
+#[test]
+fn faults_of_what_is_not_there_are_refused() {
+    let cluster = cluster();
+    for (fault, expected) in [
+        ("slow-node:node32:0.5", "its nodes are node0 to node31"),
+        ("slow-nic:node1/mlx5_8:0.5", "have no NIC mlx5_8, but mlx5_0, "),
+        ("slow-switch:leaf99:0.5", "no path of the measurement takes it; there are leaf0, "),
+        ("slow-link:leaf0-spine99:0.5", "no path of the measurement takes it"),
+    ] {
+        let refused = SimulatedCluster::new(&cluster, vec![fault.parse().unwrap()], 1).err().unwrap();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
