@@ -10,18 +10,20 @@ pub use fault::{ClusterFault, FAULTS, NoFault, Part};
 
 use std::collections::HashMap;
 
-use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via};
+use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via, read_cluster};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fault::NOISE;
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::random::Random;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Lost, Method, Network, Nic, Node, Probe, Samples, Step, Transport};
+use peerlane_measure::nodes::{
+    Lost, Method, Network, Nic, Node, NodePlan, NodesRun, Probe, Samples, Step, Transport, Wanted,
+};
 use peerlane_measure::run::FlagKind;
 use peerlane_model::model::Model;
 use peerlane_model::solve::{Problem, Resource};
-use peerlane_read::catalogue::Parts;
+use peerlane_read::catalogue::{self, Parts};
 
 /// Relative standard deviation between steps that should be alike: routing, placement of buffers.
 const BETWEEN: f64 = 0.005;
@@ -184,6 +186,16 @@ pub fn with_latencies_of_adapters(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
+/// The cluster that a record was simulated on, with latencies of adapters; `None` of a record of real nodes.
+pub fn of_record(run: &NodesRun) -> Option<Result<Cluster, ClusterError>> {
+    let text = run.cluster.as_ref()?;
+    let node = |name: &str| match &run.system {
+        Some(system) => catalogue::read_system(system, name).ok(),
+        None => catalogue::system(name).and_then(Result::ok),
+    };
+    Some(read_cluster(text, &run.name, node).map(with_latencies_of_adapters))
+}
+
 /// A cluster that answers as its description predicts, but for its faults.
 pub struct SimulatedCluster<'a> {
     predictor: Predictor<'a>,
@@ -219,8 +231,8 @@ impl<'a> SimulatedCluster<'a> {
         if !self.faults.iter().any(|fault| named(fault).is_some()) {
             return Ok(());
         }
-        let wanted = peerlane_measure::nodes::Wanted { transport: Some(Transport::Verbs), ..Default::default() };
-        let plan = peerlane_measure::nodes::NodePlan::of(&self.nodes, &wanted, Method::default());
+        let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+        let plan = NodePlan::of(&self.nodes, &wanted, Method::default());
         let steps = plan.map(|plan| plan.rounds_of(&self.nodes).concat()).map_err(|e| e.to_string())?;
         let mut names = std::collections::BTreeSet::new();
         for step in &steps {
@@ -307,8 +319,11 @@ impl Network for SimulatedCluster<'_> {
                 return Err(Failure::new(FlagKind::NotApplicable, why));
             };
             let mut random = Random::new(self.seed, &format!("{step:?}"));
-            let level = value * (1.0 + BETWEEN * random.normal());
-            let values = (0..method.samples).map(|_| level * (1.0 + NOISE * random.normal())).collect();
+            // nothing is faster than it can be
+            let worse = if step.probe == Probe::Latency { 1.0 } else { -1.0 };
+            let mut noisy = |value: f64, deviation: f64| value * (1.0 + worse * deviation * random.normal().abs());
+            let level = noisy(value, BETWEEN);
+            let values = (0..method.samples).map(|_| noisy(level, NOISE)).collect();
             let corrupt = |fault: &ClusterFault| matches!(fault, ClusterFault::Corrupt(part) if is(part, step.to.node, &step.to.nic));
             let verdict = if self.faults.iter().any(corrupt) && !step.is_loopback() {
                 Verdict::Corrupt("1 of 131072 words differs".to_owned())

@@ -7,6 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use peerlane::infer::FlowKind;
 use peerlane::plan::{Scope, Test};
+use peerlane::simulated_cluster::ClusterFault;
 use peerlane::units::Seconds;
 
 use super::{Collect, Detail, Machines, TARGETS};
@@ -16,6 +17,7 @@ TARGET is one of:
   live             this machine (the default)
   NAME             a system in the catalogue, simulated: peerlane measure h200x4-vm
   FILE.toml        a system that you describe yourself, simulated
+  cluster:NAME     the nodes of a cluster, simulated: peerlane measure cluster:hgx-h200-x32
 
 Exit status: 0 done, 2 failed, or only partly done.";
 
@@ -23,7 +25,7 @@ Exit status: 0 done, 2 failed, or only partly done.";
 #[derive(Debug, Args)]
 #[command(after_help = MEASURED)]
 pub(crate) struct MeasureArgs {
-    /// 'live', a system name, or a system file
+    /// 'live', a system name, a system file, or a cluster
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<OsString>,
     #[command(flatten)]
@@ -60,6 +62,12 @@ pub(crate) struct MeasureArgs {
     /// Also measure GPUs that other processes are using
     #[arg(long)]
     pub(crate) force: bool,
+    /// Between nodes: measure every pair, both ways, in place of partners at distances of 1, 2, 4, …
+    #[arg(long)]
+    pub(crate) all_pairs: bool,
+    /// Plant faults in a simulated cluster, as slow-node:node7:0.5 (docs/network.md)
+    #[arg(long, value_name = "FAULT,…", value_delimiter = ',')]
+    pub(crate) faults: Vec<ClusterFault>,
     /// Time after which a step counts as hung
     #[arg(long, value_name = "TIME", value_parser = duration, hide = true)]
     pub(crate) patience: Option<Seconds>,

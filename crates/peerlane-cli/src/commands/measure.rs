@@ -17,6 +17,7 @@ use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
 use peerlane_gpu::{GpuName, timeline};
 
+use super::nodes;
 use crate::args::{Collect, MeasureArgs};
 use crate::host::{self, HostName};
 use crate::measuring::interrupt::Interrupt;
@@ -43,6 +44,14 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(described) = nodes::measure::described(args.target.as_deref()) {
+        return nodes::measure::run(args, described?, out);
+    }
+    for (option, given) in [("--all-pairs", args.all_pairs), ("--faults", !args.faults.is_empty())] {
+        if given {
+            return Err(Failure::new(format!("{option} is for clusters: peerlane measure cluster:NAME {option} …")));
+        }
+    }
     let mut redactor = args.redact.then(Redactor::default);
     if let (Some(redactor), Some(name)) = (&mut redactor, &args.collect.host) {
         redactor.learn_host(name);

@@ -12,6 +12,7 @@ pub(crate) mod infer;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod new;
+pub(crate) mod nodes;
 pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;

@@ -11,6 +11,7 @@
 pub(crate) mod asker;
 pub(crate) mod interrupt;
 pub(crate) mod keeper;
+pub(crate) mod nodes;
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod protocol;

@@ -16,6 +16,7 @@ pub(crate) mod inference;
 pub(crate) mod label;
 mod layout;
 pub(crate) mod matrix;
+pub(crate) mod nodes;
 pub(crate) mod nvlink;
 pub(crate) mod outline;
 pub(crate) mod placement;

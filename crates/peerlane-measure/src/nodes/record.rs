@@ -122,6 +122,9 @@ pub struct NodesRun {
     /// The cluster file of a simulated cluster.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lines_if_any")]
     pub cluster: Option<String>,
+    /// The system file of its nodes, where the catalogue has none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lines_if_any")]
+    pub system: Option<String>,
     /// When it began, in seconds since 1970 (UTC); 0 of a simulated cluster.
     pub began: u64,
     /// What started the processes: `Slurm`.
@@ -158,6 +161,7 @@ impl NodesRun {
             name: name.to_owned(),
             target: target.to_owned(),
             cluster: None,
+            system: None,
             began: 0,
             launcher: None,
             nodes,
@@ -167,6 +171,12 @@ impl NodesRun {
             lost: Vec::new(),
             cells: Vec::new(),
         }
+    }
+
+    /// The cells that need not be measured again where the run is resumed: those with a value, or whose path does not exist.
+    pub fn kept(&self) -> Vec<Cell> {
+        let kept = |cell: &&Cell| cell.value().is_some() || cell.flag(FlagKind::NotApplicable).is_some();
+        self.cells.iter().filter(kept).cloned().collect()
     }
 
     /// Takes in what happened. Of several answers to one step of one round the later one counts.

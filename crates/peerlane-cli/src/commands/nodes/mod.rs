@@ -1,0 +1,3 @@
+//! What many nodes deliver to each other: `measure` of a cluster, and what other commands do with the record.
+
+pub(crate) mod measure;

@@ -1,0 +1,150 @@
+//! Measuring between nodes, with the record on disk from the first cell on.
+//!
+//! As that of a run, a growing record is in `FILE.partial` and replaces `FILE` at its end; `FILE.lock` keeps both for one
+//! process. Who answers is the caller's: agents, or a simulated cluster.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_run};
+use peerlane::one_line::shown;
+
+use super::interrupt::Interrupt;
+use crate::Failure;
+use crate::output_file::{Appended, Lock};
+
+/// The ending of a growing record.
+const PARTIAL: &str = "partial";
+
+/// How much may be lost if the whole machine stops.
+const SYNC: Duration = Duration::from_secs(1);
+
+/// A file for a record of many nodes, which no other process writes.
+pub(crate) struct NodesFile {
+    lock: Lock,
+    path: std::path::PathBuf,
+}
+
+impl NodesFile {
+    /// For a new record. An unfinished one is not replaced.
+    pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
+        let file = NodesFile::at(path)?;
+        let partial = file.lock.beside(PARTIAL);
+        if partial.exists() {
+            let partial = shown(&partial);
+            return Err(Failure::new(format!("{partial} is an unfinished run: resume it with --resume, or remove it")));
+        }
+        Ok(file)
+    }
+
+    /// To resume the record in it.
+    pub(crate) fn resume(path: &Path) -> Result<(Self, NodesRun), Failure> {
+        let file = NodesFile::at(path)?;
+        let partial = file.lock.beside(PARTIAL);
+        let from = if partial.exists() { partial.clone() } else { path.to_owned() };
+        if !from.exists() {
+            let nothing = format!("nothing to resume: neither {} nor {} exists", shown(&partial), shown(path));
+            return Err(Failure::new(nothing));
+        }
+        let text = fs::read(&from).map_err(|e| Failure::new(format!("{}: {e}", shown(&from))))?;
+        let read = NodesRun::read(&String::from_utf8_lossy(&text));
+        let (run, _) = read.map_err(|e| Failure::new(format!("{}: {e}", shown(&from))))?;
+        Ok((file, run))
+    }
+
+    fn at(path: &Path) -> Result<Self, Failure> {
+        let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", shown(path)));
+        let lock = Lock::of(path).map_err(|e| refused(&e.to_string()))?;
+        match fs::read(path) {
+            Ok(text)
+                if !text.is_empty()
+                    && !looks_like_nodes_run(&String::from_utf8_lossy(&text[..text.len().min(4096)])) =>
+            {
+                Err(refused("the file exists and is no record between nodes; give another file, or remove it"))
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
+            Ok(_) | Err(_) => Ok(NodesFile { lock, path: path.to_owned() }),
+        }
+    }
+}
+
+/// Carries out the plan of a record, which may have cells already. The record is complete where all is answered.
+///
+/// # Errors
+/// Where the record cannot be written: what was measured until then is in the partial record.
+pub(crate) fn carry_out(
+    network: &mut dyn Network,
+    mut run: NodesRun,
+    file: Option<&NodesFile>,
+    interrupt: &Interrupt,
+) -> Result<NodesRun, Failure> {
+    let kept: Vec<Cell> = run.kept();
+    run.cells.clone_from(&kept);
+    run.lost.clear();
+    let unwritten =
+        |file: &NodesFile, e: io::Error| Failure::new(format!("cannot record the run in {}: {e}", shown(&file.path)));
+    let mut growing = match file {
+        Some(file) => Some(grow(file, &run).map_err(|e| unwritten(file, e))?),
+        None => None,
+    };
+    let mut failed = None;
+    let mut synced = Instant::now();
+    let bar = bar(run.plan.rounds);
+    let plan = run.plan.clone();
+    execute(network, &plan, kept, &mut |event| {
+        if let Event::Round(at, of) = event {
+            bar.set_length(of as u64);
+            bar.set_position(at as u64);
+        } else if let Some(growing) = &mut growing {
+            let written = line(&event).and_then(|line| growing.append(&line)).and_then(|()| {
+                if synced.elapsed() < SYNC {
+                    return Ok(());
+                }
+                synced = Instant::now();
+                growing.sync()
+            });
+            failed = failed.take().or(written.err());
+        }
+        run.apply(event);
+        failed.is_none() && !interrupt.asked()
+    });
+    bar.finish_and_clear();
+    if let Some(file) = file {
+        if let Some(error) = failed {
+            return Err(unwritten(file, error));
+        }
+        let text = run.to_json().map_err(|e| Failure::new(e.to_string()))?;
+        file.lock.write(&text).and_then(|()| file.lock.remove(PARTIAL)).map_err(|e| unwritten(file, e))?;
+    }
+    Ok(run)
+}
+
+fn line(event: &Event) -> io::Result<String> {
+    NodesRun::event_line(event).map_err(io::Error::other)
+}
+
+/// Begins the growing record with what an earlier process has measured.
+fn grow(file: &NodesFile, run: &NodesRun) -> io::Result<Appended> {
+    let mut text = run.header_line().map_err(io::Error::other)?;
+    if !run.cells.is_empty() {
+        text += &line(&Event::Cells(run.cells.clone()))?;
+    }
+    file.lock.grow(PARTIAL, &text)
+}
+
+/// A bar of the rounds, on a terminal.
+fn bar(rounds: usize) -> ProgressBar {
+    let target = if io::stderr().is_terminal() && !crate::quiet() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(rounds as u64), target);
+    match ProgressStyle::with_template("[{bar:24}] {pos}/{len} rounds, {eta} left") {
+        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Err(_) => bar,
+    }
+}
