@@ -59,6 +59,15 @@ pub(crate) fn read() -> Result<Found, String> {
     look().map(|look| look.found)
 }
 
+/// What this machine printed about itself, with or without a GPU.
+pub(crate) fn texts() -> Vec<SourceText> {
+    let without_gpu = |_| {
+        let files = evidence::record_what_matters(Path::new("/"));
+        vec![SourceText { name: "files.json".to_owned(), text: files.to_json() }]
+    };
+    look().map_or_else(without_gpu, |look| look.texts)
+}
+
 /// What this machine reports about itself. The error says why no GPU was found.
 pub(crate) fn look() -> Result<Look, String> {
     look_within(NVML_PATIENCE).0

@@ -30,8 +30,9 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 /// Time between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Attempts in which the head refused the secret, after which it is believed.
-const REFUSALS: usize = 3;
+/// Time after which a refusal of the secret is believed. It may be that of another run's head, beside which the right one is not
+/// there yet.
+const BELIEVED: Duration = Duration::from_secs(5);
 
 /// What an agent needs to join.
 pub struct Join<'a> {
@@ -128,25 +129,26 @@ impl Drop for Pulse {
 /// A connection to the head, and its key.
 fn find(join: &Join<'_>) -> Result<(TcpStream, Secret), Error> {
     let by = Instant::now() + join.wait;
-    let mut refusals = 0;
+    let mut refused: Option<(Instant, String)> = None;
     loop {
         let heads = (join.heads)();
-        let (mut last, mut refused) = (None, None);
+        let mut last = None;
         for head in &heads {
             let ports = head.port.map_or_else(|| join.ports.clone(), |port| vec![port]);
             for (address, result) in ports.iter().flat_map(|port| attempts(&head.host, *port, join.secret, by)) {
                 match result {
                     Ok(found) => return Ok(found),
-                    Err(Refusal::Secret) => refused = Some(address),
+                    Err(Refusal::Secret) => {
+                        refused.get_or_insert((Instant::now(), address));
+                    }
                     Err(why) => last = Some(format!("{address}: {why}")),
                 }
             }
         }
-        if let Some(address) = refused {
-            refusals += 1;
-            if refusals >= REFUSALS {
-                return Err(Error::Secret(address));
-            }
+        if let Some((since, address)) = &refused
+            && (since.elapsed() > BELIEVED || Instant::now() >= by)
+        {
+            return Err(Error::Secret(address.clone()));
         }
         if Instant::now() >= by {
             let names: Vec<&str> = heads.iter().map(|head| head.host.as_str()).collect();

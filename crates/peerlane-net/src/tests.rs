@@ -131,7 +131,8 @@ const SOON: Duration = Duration::from_secs(2);
 #[test]
 fn those_who_do_not_belong_together_are_told_why() {
     let (why, heard) = refused(3, SOON, &[(0, 3, RIGHT, Some(node(0))), (1, 3, "another secret 16", Some(node(1)))]);
-    assert_eq!(why, "1 of 3 processes came; missing: rank 1, 2; 3 connections showed another secret");
+    assert!(why.starts_with("1 of 3 processes came; missing: rank 1, 2; "), "{why}");
+    assert!(why.ends_with(" connections showed another secret"), "{why}");
     assert!(heard[0].contains("1 of 3 processes came"), "{}", heard[0]);
     assert!(heard[1].contains("refuses this secret"), "{}", heard[1]);
 

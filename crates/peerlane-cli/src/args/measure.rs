@@ -10,7 +10,7 @@ use peerlane::plan::{Scope, Test};
 use peerlane::simulated_cluster::ClusterFault;
 use peerlane::units::Seconds;
 
-use super::{Collect, Detail, Machines, TARGETS};
+use super::{Collect, Detail, Machines, NodesArgs, TARGETS};
 
 const MEASURED: &str = "\
 TARGET is one of:
@@ -71,6 +71,8 @@ pub(crate) struct MeasureArgs {
     /// Time after which a step counts as hung
     #[arg(long, value_name = "TIME", value_parser = duration, hide = true)]
     pub(crate) patience: Option<Seconds>,
+    #[command(flatten)]
+    pub(crate) between: NodesArgs,
 }
 
 impl MeasureArgs {

@@ -44,12 +44,17 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if args.between.nodes {
+        return nodes::live::run(args, out);
+    }
     if let Some(described) = nodes::measure::described(args.target.as_deref()) {
         return nodes::measure::run(args, described?, out);
     }
     for (option, given) in [("--all-pairs", args.all_pairs), ("--faults", !args.faults.is_empty())] {
         if given {
-            return Err(Failure::new(format!("{option} is for clusters: peerlane measure cluster:NAME {option} …")));
+            let clusters = "clusters: peerlane measure cluster:NAME";
+            let all = if option == "--all-pairs" { " or --nodes" } else { "" };
+            return Err(Failure::new(format!("{option} is for {clusters}{all} {option} …")));
         }
     }
     let mut redactor = args.redact.then(Redactor::default);

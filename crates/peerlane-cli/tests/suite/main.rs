@@ -11,6 +11,7 @@
 )]
 
 mod ahead;
+mod between;
 mod cli;
 mod collect;
 mod common;

@@ -120,7 +120,7 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
 }
 
 /// Refuses options that mean nothing for a cluster.
-fn refuse_what_is_for_machines(args: &MeasureArgs) -> Result<(), Failure> {
+pub(crate) fn refuse_what_is_for_machines(args: &MeasureArgs) -> Result<(), Failure> {
     let given = [
         ("--tests", !args.tests.is_empty()),
         ("--pairs", !args.pairs.is_empty()),
