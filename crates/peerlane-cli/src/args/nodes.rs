@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use peerlane::nodes::Transport;
 use peerlane::units::Seconds;
 use peerlane_net::launcher::HostPort;
@@ -17,7 +18,7 @@ pub(crate) struct NodesArgs {
     #[arg(long, conflicts_with_all = ["target", "faults"])]
     pub(crate) nodes: bool,
     /// Use only this transport
-    #[arg(long, value_name = "TRANSPORT", value_parser = transport, requires = "nodes")]
+    #[arg(long, value_name = "TRANSPORT", value_parser = transport(), requires = "nodes")]
     pub(crate) transport: Option<Transport>,
     /// File with the secret that all processes share, in place of the variable PEERLANE_SECRET
     #[arg(long, value_name = "FILE", requires = "nodes")]
@@ -42,7 +43,8 @@ pub(crate) struct NodesArgs {
     pub(crate) wait: Seconds,
 }
 
-fn transport(name: &str) -> Result<Transport, String> {
-    let all = [Transport::Tcp, Transport::Verbs];
-    all.into_iter().find(|t| t.name() == name).ok_or_else(|| "it is tcp or verbs".to_owned())
+fn transport() -> impl TypedValueParser<Value = Transport> {
+    const ALL: [Transport; 2] = [Transport::Tcp, Transport::Verbs];
+    let named = |name: String| ALL.into_iter().find(|t| t.name() == name).ok_or("no such transport");
+    PossibleValuesParser::new(ALL.map(Transport::name)).try_map(named)
 }

@@ -143,7 +143,7 @@ fn head(
     let own = thread::spawn({
         let (wait, place, secret) = (wait(args), place.clone(), secret.clone());
         move || {
-            let heads = || vec![HostPort { host: "localhost".to_owned(), port: Some(port) }];
+            let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
             join(wait, &place, &secret, &heads)
         }
     });
