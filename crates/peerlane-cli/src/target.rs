@@ -18,6 +18,7 @@ use peerlane::machine::Machine;
 use peerlane::names::closest;
 use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
+use peerlane::units::Bytes;
 use peerlane::what_if::{Edit, apply};
 
 use crate::render::{line_width, text::wrap};
@@ -283,6 +284,10 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
     let refused = |e: io::Error| format!("{name}: {e}");
     let mut bytes = Vec::new();
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.is_empty() {
+        let what = if name == "-" { "standard input" } else { name };
+        return Err(format!("{what} is empty"));
+    }
     if !evidence::decode(&bytes).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('{') {
         let found = evidence::read_stream(name, bytes.as_slice().chain(stream));
         return found.map(Source::Text).map_err(|e| e.to_string());
@@ -354,7 +359,7 @@ fn default_target() -> String {
     }
     crate::note(&format!(
         "No NVIDIA GPU found and no TARGET given: showing the example {} (eight H200, one with NVLinks down).\n\
-         Try 'peerlane check FILE' with output of your machine, such as nvidia-smi topo -m.",
+         Try 'peerlane check FILE' with output of your machine, or through a pipe: nvidia-smi topo -m | peerlane check -",
         example::NAME
     ));
     example::NAME.to_owned()
@@ -374,6 +379,12 @@ fn pick(cases: &[Case], wanted: &str) -> Result<usize, Failure> {
 pub(crate) fn unknown(name: &str, what: &str) -> String {
     if let Some(Ok(cluster)) = peerlane::cluster::embedded(name) {
         return format!("{name} is a cluster: use 'simulate' or 'sweep', or its node {}", cluster.node.name);
+    }
+    if name.contains(['/', '\\']) || Path::new(name).extension().is_some() {
+        return format!("no such file: '{name}'");
+    }
+    if name.split(',').all(|word| word.parse::<Bytes>().is_ok()) {
+        return format!("no such system or file: '{name}'; if it is meant as sizes, write --sizes={name}");
     }
     let near = closest(name, catalogue::system_names());
     match near.split_last() {

@@ -52,4 +52,8 @@ pub(crate) struct NewArgs {
     /// Replace the file if it exists
     #[arg(long)]
     pub(crate) force: bool,
+    #[arg(from_global)]
+    pub(crate) verbose: bool,
+    #[arg(from_global)]
+    pub(crate) quiet: bool,
 }

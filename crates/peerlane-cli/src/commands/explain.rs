@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let [a, b] = [a, b].map(|word| word.to_string_lossy());
     let (a, b) = (&*a, &*b);
     if targets.is_empty() && is_target(first) {
-        return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} A {b}")));
+        return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} {b} B")));
     }
     let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;
     let has_both = |m: &&Machine| m.lookup_pair(a, b).is_ok();

@@ -150,7 +150,8 @@ fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]
         let cells: String = all.iter().filter_map(|of| of.points.get(i)).map(collective_cell).collect();
         writeln!(out, "  {:<8}{cells}", Bytes(point.size).to_string())?;
     }
-    writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")
+    writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")?;
+    writeln!(out, "  assumed: a process for each GPU, and NVLink SHARP where the switches have it")
 }
 
 /// The sizes from which NCCL or RCCL changes its algorithm or protocol, between the least and the largest size shown.

@@ -64,7 +64,7 @@ pub(super) fn all_reduce<'r, 'm: 'r>(models: impl Iterator<Item = (&'r str, &'r 
         (!points.is_empty()).then(|| CurveView { name: name.to_owned(), points, fit: None })
     };
     let curves: Vec<CurveView> = models.filter_map(curve).take(MOST_CURVES).collect();
-    let what = "NCCL all-reduce by message size, bus bandwidth, predicted".to_owned();
+    let what = "NCCL all-reduce by message size, bus bandwidth, predicted by the algorithm that it chooses; the table has rings alone".to_owned();
     (!curves.is_empty()).then(|| Chart { what, unit: Some(Unit::GigabytesPerSecond), curves, sources: Vec::new() })
 }
 

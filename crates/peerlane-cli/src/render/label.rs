@@ -189,7 +189,10 @@ pub(crate) fn inventory(machine: &Machine) -> String {
 pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
     let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
     match stated.and_then(|rate| why.split_once(rate.as_str())) {
-        Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
+        Some((_, reason)) => {
+            let inner = reason.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+            inner.filter(|inner| !inner.contains(')')).unwrap_or(reason)
+        }
         None => why,
     }
 }
@@ -197,6 +200,14 @@ pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn brackets_around_a_reason_go_in_pairs() {
+        let of = |why| reason(Some(40.64), why);
+        assert_eq!(of("PCIe 5.0 x16: 40.64 GB/s (64-byte packets)"), "64-byte packets");
+        assert_eq!(of("PCIe: 40.64 GB/s (64-byte packets); line: 49.68 GB/s"), "(64-byte packets); line: 49.68 GB/s");
+        assert_eq!(of("copy engine"), "copy engine");
+    }
 
     #[test]
     fn product_names_are_shortened() {

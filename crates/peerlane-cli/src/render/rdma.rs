@@ -13,17 +13,54 @@ use super::text::{hang, number};
 /// The message sizes of the columns.
 const SHOWN: [Bytes; 4] = [Bytes(512), Bytes(4 << 10), Bytes(32 << 10), Bytes(2 << 20)];
 
-/// Writes everything; `verbose` adds every limit, and the origin of each stage's time.
+/// Writes the methods and what they give by size; `verbose` adds every limit, what a buffer costs once, the parts of
+/// latencies, chunks of staging and revisions of a card's engines.
 pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
+    if verbose {
+        return everything(out, rdma);
+    }
+    summary(out, rdma)?;
+    like_nodes(out, &rdma.between_like_nodes, false)?;
+    measured(out, rdma)?;
+    let more =
+        "-v shows what limits each method, what a buffer costs once, the parts of latencies, and chunks of staging.";
+    writeln!(out)?;
+    hang(out, "", more)
+}
+
+/// Both directions of each method.
+fn summary(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    let RdmaDescription { gpu, nic, .. } = rdma;
+    heading(out, &format!("RDMA between {gpu} and {nic}, GB/s"))?;
+    writeln!(out, "  {:<12} {:>12} {:>12}", "", "sending", "receiving")?;
+    let rate = |m: Option<&RdmaMethod>| m.and_then(|m| m.rate).map_or("–".to_owned(), number);
+    for sending in &rdma.to_network {
+        let receiving = rdma.from_network.iter().find(|m| m.method == sending.method);
+        let mark = if Some(sending.method) == rdma.in_use { " ◄" } else { "" };
+        let label =
+            format!("  {:<12} {:>12} {:>12}{mark}", sending.method.to_string(), rate(Some(sending)), rate(receiving));
+        match &sending.not_offered {
+            Some(why) => hang(out, &format!("{label}  "), why)?,
+            None => writeln!(out, "{label}")?,
+        }
+    }
+    in_use(out, rdma)
+}
+
+fn in_use(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    let used = rdma.in_use.map_or_else(String::new, |method| format!("{method}: "));
+    hang(out, "  ◄ in use  ", &format!("{used}{}", rdma.in_use_because))
+}
+
+fn everything(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
     let RdmaDescription { gpu, nic, .. } = rdma;
     heading(out, &format!("RDMA: {nic} reads {gpu}'s memory and sends it"))?;
-    methods(out, &rdma.to_network, rdma, verbose)?;
-    let used = rdma.in_use.map_or_else(String::new, |method| format!("{method}: "));
-    hang(out, "  ◄ in use  ", &format!("{used}{}", rdma.in_use_because))?;
+    methods(out, &rdma.to_network, rdma)?;
+    in_use(out, rdma)?;
     heading(out, &format!("RDMA: {nic} receives, and writes to {gpu}'s memory"))?;
-    methods(out, &rdma.from_network, rdma, verbose)?;
+    methods(out, &rdma.from_network, rdma)?;
     once(out, rdma)?;
-    like_nodes(out, &rdma.between_like_nodes, verbose)?;
+    like_nodes(out, &rdma.between_like_nodes, true)?;
     staging(out, rdma)?;
     engines(out, rdma)?;
     measured(out, rdma)
@@ -33,7 +70,7 @@ fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{}", paint(style::HEADING, text))
 }
 
-fn methods(out: &mut dyn Write, methods: &[RdmaMethod], rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
+fn methods(out: &mut dyn Write, methods: &[RdmaMethod], rdma: &RdmaDescription) -> io::Result<()> {
     for m in methods {
         let mark = if Some(m.method) == rdma.in_use { "◄" } else { " " };
         match (m.rate, &m.not_offered) {
@@ -46,10 +83,8 @@ fn methods(out: &mut dyn Write, methods: &[RdmaMethod], rdma: &RdmaDescription, 
                 hang(out, &label, why.as_deref().unwrap_or("not available"))?;
             }
         }
-        if verbose {
-            for limit in &m.limits {
-                hang(out, &format!("      {:>12} GB/s  ", number(limit.rate)), &limit.what)?;
-            }
+        for limit in &m.limits {
+            hang(out, &format!("      {:>12} GB/s  ", number(limit.rate)), &limit.what)?;
         }
     }
     Ok(())
@@ -110,26 +145,41 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
             micros(&like.latency),
             rates(&like.curve, like.rate)
         )?;
-        hang(out, "                 ", &format!("bound by {}", like.bottleneck))?;
+        if verbose {
+            hang(out, "                 ", &format!("bound by {}", like.bottleneck))?;
+        }
     }
     writeln!(out)?;
     for like in all {
-        hang(out, &format!("  {:<12} ", like.method.to_string()), &sum(&like.stages))?;
+        let label = format!("  {:<12} ", like.method.to_string());
         if verbose {
-            for stage in &like.stages {
-                let assumed = if stage.assumed { ", assumed" } else { "" };
-                hang(out, "                 ", &format!("{}: {}{assumed}", stage.name, stage.why))?;
-            }
+            hang(out, &label, &sum(&like.stages))?;
+            stages(out, &like.stages)?;
         }
+        let label = if verbose { " ".repeat(label.len()) } else { label };
         if let Some(repaid) = like.repaid {
             let words = format!(
                 "registration pays off after {} to {} messages of {}, compared with staging",
                 repaid.fewest, repaid.most, repaid.size
             );
-            hang(out, "               ", &words)?;
+            hang(out, &label, &words)?;
         }
         if let Some(size) = like.staging_from {
-            hang(out, "               ", &format!("staging is faster for messages of {size} and more"))?;
+            hang(out, &label, &format!("staging is faster for messages of {size} and more"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the time of each stage comes from; the same stage on both nodes once.
+fn stages(out: &mut dyn Write, stages: &[RdmaStage]) -> io::Result<()> {
+    let mut shown: Vec<String> = Vec::new();
+    for stage in stages {
+        let assumed = if stage.assumed && !stage.why.ends_with("assumed") { ", assumed" } else { "" };
+        let line = format!("{}: {}{assumed}", stage.name, stage.why);
+        if !shown.contains(&line) {
+            hang(out, "                 ", &line)?;
+            shown.push(line);
         }
     }
     Ok(())

@@ -16,6 +16,9 @@ pub(crate) fn write(out: &mut dyn Write, document: &TuningDocument, verbose: boo
     let set: Vec<String> = environment.iter().map(|s| format!("{}={} ({})", s.name, s.value, s.source)).collect();
     let set = if set.is_empty() { "no variable of NCCL".to_owned() } else { set.join(", ") };
     hang(out, "  set        ", &set)?;
+    let assumed = "one process for all GPUs, and NVLink SHARP (NVLS) off, as --prove runs them; 'predict --collectives' assumes a \
+                   process for each GPU, and NVLS where the switches have it";
+    hang(out, "  assumes    ", assumed)?;
     writeln!(out)?;
     rates(out, document)?;
     measured(out, document)?;

@@ -256,7 +256,7 @@ fn unknown_targets_suggest_names() {
 fn broken_input_is_said_and_is_status_2() {
     let noise: Vec<u8> = (0..4000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     for (name, content, says) in [
-        ("empty.txt", b"".as_slice(), "nothing recognised"),
+        ("empty.txt", b"".as_slice(), "empty.txt is empty"),
         ("noise.bin", noise.as_slice(), "binary"),
         ("prose.txt", b"The weather is fine.\n".as_slice(), "nothing recognised"),
         ("nonsense.toml", b"= = [[nonsense".as_slice(), "nonsense.toml"),

@@ -43,12 +43,15 @@ pub(crate) fn hold(path: &Path, fresh: &str, update: &str) {
     fs::write(path, fresh).unwrap();
 }
 
-/// What a command prints in the project's folder; `_` in a word stands for a space.
+/// What a command prints in the project's folder; a word in '' may have spaces.
 fn printed(line: &str, errors: bool) -> String {
-    let words: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let pieces = line.split('\'').enumerate();
+    let words = pieces.flat_map(|(i, piece)| if i % 2 == 1 { vec![piece] } else { piece.split_whitespace().collect() });
+    let words: Vec<&str> = words.collect();
     let output = command(&words).current_dir(root()).output().unwrap();
-    if errors { err(&output) } else { stdout(&output) }
+    let printed = if errors { err(&output) } else { stdout(&output) };
+    assert!(!printed.is_empty(), "'peerlane {line}' prints nothing there: {}", err(&output));
+    printed
 }
 
 /// The text with every transcript as it should be, and how many there are.

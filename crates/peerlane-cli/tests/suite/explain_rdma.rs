@@ -8,7 +8,7 @@ fn explain(words: &[&str]) -> String {
 
 #[test]
 fn the_methods_are_compared() {
-    let text = explain(&["apenet-x56xx", "GPU0", "apenet0"]);
+    let text = explain(&["apenet-x56xx", "GPU0", "apenet0", "-v"]);
     for part in [
         "NVP2P        1.50 GB/s ◄ bound by apenet0's GPU-read engine",
         "BAR1         0.15 GB/s   bound by GPU0, which answers BAR1 reads 256 bytes at a time",
@@ -21,6 +21,9 @@ fn the_methods_are_compared() {
     ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }
+    let short = explain(&["apenet-x56xx", "GPU0", "apenet0"]);
+    assert!(short.contains("  NVP2P                1.50"), "{short}");
+    assert!(short.contains("registration pays off after") && short.lines().count() <= 45, "{short}");
     for nodes in [["GPU0", "apenet0"], ["apenet0", "GPU0"]] {
         for name in ["apenet-x56xx", "apenet-i7-plx", "quong-node"] {
             for verbose in [&[][..], &["-v"]] {
@@ -57,7 +60,7 @@ fn json_has_rates_stages_and_curves_but_not_between_gpus() {
 
 #[test]
 fn the_method_in_use_is_marked_and_can_be_chosen() {
-    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2"]);
+    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2", "-v"]);
     for part in [
         "BAR1        12.42 GB/s ◄ bound by",
         "◄ in use  BAR1: the only direct method here",
@@ -66,7 +69,7 @@ fn the_method_in_use_is_marked_and_can_be_chosen() {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }
     let chosen = "mlx5_2.method=staged:chunk=64K,depth=2";
-    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2", "--what-if", chosen]);
+    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2", "--what-if", chosen, "-v"]);
     for part in [
         "staged through host memory",
         "GPU0 → mlx5_2: 7.03 GB/s",

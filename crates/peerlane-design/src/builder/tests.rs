@@ -137,6 +137,9 @@ fn words_that_mean_nothing_are_refused_with_what_to_write() {
     let card = |text: &str| Card::several(text).unwrap_err();
     assert!(card("RTX 4900 @S").contains("no card 'RTX 4900' is known; nearest: rtx 4090"), "{}", card("RTX 4900 @S"));
     assert!(card("RTX 4090").contains("write where the card sits"));
+    for several in ["3 RTX 4090 @S", "2x RTX 4090 @S", "2 × RTX 4090 @S"] {
+        assert!(card(several).contains("each of its slots"), "{}", card(several));
+    }
     assert!(card("RTX 4090 @S:x7").contains("x7"));
     assert!(Product::cpu("RTX 4090").unwrap_err().contains("no CPU 'RTX 4090' is known"));
     assert!(Product::cpu(&"9".repeat(1_000_000)).unwrap_err().len() < 200);

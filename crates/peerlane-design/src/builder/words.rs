@@ -29,6 +29,13 @@ impl Product {
     /// A GPU, NIC, drive or capture card; `gpu:NAME` of one that the catalogue does not know.
     fn card(text: &str) -> Result<Self, String> {
         let text = clean(text)?;
+        let (first, rest) = text.split_once(char::is_whitespace).unwrap_or_default();
+        if first.trim_end_matches(['x', 'X', '×']).parse::<u32>().is_ok() {
+            return Err(format!(
+                "'{text}': write the card without a number, and each of its slots: '{} @SLOT1,SLOT3'",
+                rest.trim()
+            ));
+        }
         let prefix = |(word, kind): (&str, NodeKind)| Some((text.strip_prefix(word)?.strip_prefix(':')?.trim(), kind));
         if let Some((name, kind)) = CARD_KINDS.into_iter().find_map(prefix) {
             let part = Parts::embedded().of_node(kind, Some(name));

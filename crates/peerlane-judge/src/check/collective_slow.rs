@@ -8,12 +8,18 @@ use peerlane_design::tune;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
-use peerlane_model::collectives::Choice;
+use peerlane_model::collectives::{Algorithm, Choice};
 
 pub(super) const RULE: Rule = Rule { id: "collective-slow", run: One(run) };
 
 /// Below this share of what is predicted for the size. Without NVLink SHARP, which may be off for good reasons.
 const SLOW: f64 = 0.5;
+
+/// The same where NVSwitches join every pair: rings of such machines are published within a tenth of what is predicted.
+const SLOW_BY_SWITCH: f64 = 0.75;
+
+/// What rings are published to carry of the links of modules.
+const OF_LINKS: f64 = 0.8;
 
 /// The same where rings cross host bridges of a CPU that no source names: processors before 2017 forward peer traffic at a half
 /// and less of a link's rate.
@@ -42,9 +48,19 @@ fn run(view: &View) -> Option<Raised> {
     // the search for rings takes its time
     judged.first()?;
     let bounds = bounds(view, &gpus);
-    let limit = if crosses_unknown_bridges(view, &gpus) { SLOW_BY_BRIDGES } else { SLOW };
     let share = |(curve, _, best): &(&Curve, &Origin, At)| Some(best.rate.gb() / bounds.at(curve, best.size)?);
-    let slow: Vec<_> = judged.iter().filter(|of| share(of).is_some_and(|share| share < limit)).collect();
+    let limit = if is_switched(view) {
+        SLOW_BY_SWITCH
+    } else if crosses_unknown_bridges(view, &gpus) {
+        SLOW_BY_BRIDGES
+    } else {
+        SLOW
+    };
+    let is_slow = |of: &&(&Curve, &Origin, At)| {
+        let limit = if bounds.predicted(of.0, of.2.size).is_some() { limit } else { SLOW_BY_SWITCH };
+        share(of).is_some_and(|share| share < limit)
+    };
+    let slow: Vec<_> = judged.iter().filter(is_slow).collect();
     let of = lowest(slow.iter().copied(), |of| share(of).unwrap_or(f64::INFINITY))?;
     let (curve, _, best) = of;
     let bound = bounds.at(curve, best.size)?;
@@ -55,10 +71,10 @@ fn run(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(Fault, Warning, if hindering.is_empty() { Possible } else { Likely })
         .summary(format!("{} reaches {} of what rings of these GPUs carry", curve.what, percent(share)))
-        .expected(format!(
-            "a bus bandwidth near {bound:.1} GB/s at this size, as rings through all {} GPUs reach it",
-            gpus.len()
-        ))
+        .expected(match bounds.with_sharp(curve, best.size) {
+            Some(rate) => format!("{bound:.1} GB/s by rings, {rate:.1} by NVLink SHARP"),
+            None => format!("{bound:.1} GB/s by rings of all {} GPUs", gpus.len()),
+        })
         .measured(format!("{} at {} (bus bandwidth)", best.rate, best.size))
         .evidence(view.cite(slow.iter().map(|(_, origin, _)| *origin)))
         .fix(if !hindering.is_empty() {
@@ -67,6 +83,11 @@ fn run(view: &View) -> Option<Raised> {
                  hangs or corrupts data, fix that cause instead: usually ACS, the IOMMU or the driver.",
                 list(&hindering)
             )
+        } else if share >= SLOW {
+            "Check that all NVLinks are active (`nvidia-smi nvlink -s`) and that nothing throttles the GPUs (`nvidia-smi -q \
+             -d PERFORMANCE`) or uses them. NCCL's log shows variables that limit channels, algorithms or protocols. \
+             `peerlane check live` measures every pair, and names one that is slow."
+                .to_owned()
         } else if view.has_nvlink() {
             "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). With SHM or NET it \
              does not use NVLink: NCCL_P2P_DISABLE may be set, the processes may run in separate containers \
@@ -88,6 +109,13 @@ fn run(view: &View) -> Option<Raised> {
         .about_nodes(view.names_of(&gpus))
         .losing(1.0 - share);
     Some(raised)
+}
+
+/// Whether NVSwitches join every pair of GPUs.
+fn is_switched(view: &View) -> bool {
+    let by_nvlink = |(a, b): &(NodeId, NodeId)| view.class(*a, *b).is_some_and(PathClass::is_nvlink);
+    let pairs = view.gpu_pairs();
+    !view.of_kind(NodeKind::NvSwitch).is_empty() && pairs.iter().all(by_nvlink)
 }
 
 /// Whether rings of these GPUs, which have no NVLink, cross host bridges of a CPU that is unknown.
@@ -130,10 +158,23 @@ struct Bounds {
 
 impl Bounds {
     fn at(&self, curve: &Curve, size: Bytes) -> Option<f64> {
+        self.predicted(curve, size).or(self.modules.filter(|_| BY_RINGS.iter().any(|(name, _)| *name == curve.what)))
+    }
+
+    /// Where the rates of all pairs are known.
+    fn predicted(&self, curve: &Curve, size: Bytes) -> Option<f64> {
         let collective = BY_RINGS.iter().find(|(name, _)| *name == curve.what)?.1;
         let library = self.by.iter().find(|(of, _)| *of == collective).map(|(_, library)| library);
         let predicted = library.and_then(|library| library.predict(size, WITHOUT_SHARP).ok());
-        predicted.map(|predicted| predicted.rate / 1e9).filter(|rate| *rate > 0.0).or(self.modules)
+        predicted.map(|predicted| predicted.rate / 1e9).filter(|rate| *rate > 0.0)
+    }
+
+    /// The rate where NVLink SHARP is the fastest.
+    fn with_sharp(&self, curve: &Curve, size: Bytes) -> Option<f64> {
+        let collective = BY_RINGS.iter().find(|(name, _)| *name == curve.what)?.1;
+        let (_, library) = self.by.iter().find(|(of, _)| *of == collective)?;
+        let predicted = library.predict(size, Choice::FREE).ok()?;
+        (predicted.algorithm == Algorithm::Nvls).then_some(predicted.rate / 1e9)
     }
 }
 
@@ -156,7 +197,8 @@ fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
         part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate)
     };
     let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
-    all.filter(|all| all.len() >= FEWEST_MODULES)?.into_iter().reduce(f64::min)
+    let least = all.filter(|all| all.len() >= FEWEST_MODULES)?.into_iter().reduce(f64::min);
+    least.map(|links| OF_LINKS * links)
 }
 
 /// Whether a table is of a collective among all GPUs of this machine and no others.
@@ -274,7 +316,9 @@ mod tests {
             (found, crate::check::checked(&context).contains(&"collectives"))
         };
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 235.0, 8), (vec![], true));
-        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Error], true), "of 300 GB/s");
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Error], true), "of 240 GB/s");
+        assert_eq!(judged("NVIDIA H200", 243.0, 8), (vec![Warning], true), "0.51 of the links, 0.64 of their rings");
+        assert_eq!(judged("NVIDIA H200", 360.0, 8), (vec![], true), "rings");
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![], false), "two may share four links");
         assert_eq!(judged("NVIDIA L40S", 30.0, 8), (vec![], false));
     }

@@ -53,6 +53,9 @@ mod tests {
                 assert_eq!(parts.meant(&name).map(|p| &p.name), Some(&part.name), "{name}");
             }
         }
+        for together in ["RTX4090", "connectx7", "EPYC9554"] {
+            assert!(parts.meant(together).is_some(), "{together}");
+        }
         for nonsense in ["", "zzz", &"x".repeat(100_000)] {
             assert!(nearest(nonsense, PartKind::Gpu).is_empty());
         }

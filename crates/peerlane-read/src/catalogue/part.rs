@@ -369,7 +369,16 @@ impl Parts {
             // two that fit alike are two answers
             best.next().filter(|_| best.next().is_none()).map(|(_, part)| *part)
         };
-        self.get(name).or_else(by_key).or_else(by_product)
+        // run together: RTX4090
+        let by_letters = || {
+            let plain = |text: &str| text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+            let asked = plain(name);
+            let is_it =
+                |p: &&Part| plain(&p.name) == asked || p.matches.iter().any(|words| plain(&words.concat()) == asked);
+            let mut fitting = self.iter().filter(is_it);
+            fitting.next().filter(|_| fitting.next().is_none())
+        };
+        self.get(name).or_else(by_key).or_else(by_product).or_else(by_letters)
     }
 
     /// All parts, by key.

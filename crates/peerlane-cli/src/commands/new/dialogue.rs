@@ -118,6 +118,9 @@ impl Asking<'_> {
             let widths: Vec<String> = slot.widths.iter().map(|lanes| format!("x{lanes}")).collect();
             let question = format!("  {}, {} [empty]: ", slot.name, widths.join("/"));
             let placed = |text: &str| -> Result<Vec<Card>, String> {
+                if text.contains('@') {
+                    return Err(format!("this is about {}: write the card alone, as in RTX 4090", slot.name));
+                }
                 let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
                 let each = names.map(|name| Card::several(&seated(name, &slot.name)));
                 Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
@@ -162,12 +165,13 @@ mod tests {
     #[test]
     fn a_machine_is_made_from_answers_and_wrong_ones_are_asked_again() {
         let answers = "ASUS X99-E WS\nXeon E5-2630 v9\nXeon E5-2630 v4\n\nplx0 PEX 8747 @cpu0\n\nPCIEX16_1 x3\nPCIEX16_1 x16 @plx0\n\
-                       PCIEX16_2 x16/x8 @plx0 shares PCIEX16_3\nPCIEX16_3 x8 @plx0\n\nRTX 4900\nRTX 3090\nRTX 3090:x1\n\
+                       PCIEX16_2 x16/x8 @plx0 shares PCIEX16_3\nPCIEX16_3 x8 @plx0\n\nRTX 4900\nRTX 3090 @PCIEX16_3\nRTX 3090\nRTX 3090:x1\n\
                        RTX 3090\nperhaps\nyes\n";
         let (said, plan) = talk(answers);
         let plan = plan.unwrap_or_else(|e| panic!("{e} in:\n{said}"));
         for expected in [
             "! no card 'RTX 4900' is known; nearest: rtx 4090",
+            "! this is about PCIEX16_1: write the card alone",
             "'x3' is neither",
             "! write yes or no",
             "PCIEX16_2, PCIEX16_3 share lanes: x8 x8",

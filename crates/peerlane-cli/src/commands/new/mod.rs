@@ -2,6 +2,7 @@
 
 mod dialogue;
 
+use std::ffi::OsStr;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::path::Path;
 
@@ -41,12 +42,16 @@ pub(crate) fn run(args: &NewArgs, out: &mut dyn Write) -> Result<Outcome, Failur
     };
     output_file::write(&args.file, plan.file())?;
     writeln!(out, "\nwrote {}\n", shown(&args.file))?;
-    checked(&args.file, out)
+    checked(args, out)
 }
 
 /// The verdict of `check` on the file.
-fn checked(file: &Path, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let words = ["peerlane".as_ref(), "check".as_ref(), "--".as_ref(), file.as_os_str()];
+fn checked(args: &NewArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let file = args.file.as_path();
+    let detail = [(args.verbose, "--verbose"), (args.quiet, "--quiet")].into_iter().filter(|(given, _)| *given);
+    let mut words: Vec<&OsStr> = ["peerlane", "check"].map(OsStr::new).into();
+    words.extend(detail.map(|(_, option)| OsStr::new(option)));
+    words.extend([OsStr::new("--"), file.as_os_str()]);
     match Cli::try_parse_from(words).map(|cli| cli.command) {
         Ok(Some(Command::Check(args))) => check::run(&args, out),
         _ => Err(Failure::new(format!("cannot check {}; try 'peerlane check'", shown(file)))),

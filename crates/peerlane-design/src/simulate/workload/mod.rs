@@ -20,6 +20,7 @@ use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
 use peerlane_machine::fabric::NoMethod;
 use peerlane_machine::matrix::Engine;
+use peerlane_machine::names::closest;
 use peerlane_machine::transfer::Collective;
 use peerlane_model::collectives::{Choice, NoChoice, Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
@@ -87,6 +88,20 @@ pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p
      by that algorithm and protocol), all-reduce:ring|ring-by-number|tree|hierarchical|rail, all-gather:ring, reduce-scatter:ring, \
      broadcast:ring (the schedule alone), all-to-all, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
+/// The first words of [`WORKLOADS`].
+const NAMES: [&str; 10] = [
+    "point-to-point",
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "broadcast",
+    "all-to-all",
+    "halo",
+    "spin-glass",
+    "bfs",
+    "training",
+];
+
 impl FromStr for Workload {
     type Err = SimulateError;
 
@@ -136,7 +151,13 @@ impl FromStr for Workload {
             ["halo", "1"] => Workload::Halo(1),
             ["halo", "2"] => Workload::Halo(2),
             ["halo", "3"] => Workload::Halo(3),
-            _ => return Err(SimulateError::Workload(format!("'{text}': no such workload; there are {WORKLOADS}"))),
+            _ => {
+                let near = closest(text.split(':').next().unwrap_or(text), NAMES.into_iter());
+                let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+                return Err(SimulateError::Workload(format!(
+                    "'{text}': no such workload{hint}\nThere are {WORKLOADS}"
+                )));
+            }
         })
     }
 }
