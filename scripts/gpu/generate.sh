@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what is checked in but not written by hand: the PTX of the kernels, and the signatures of
-# NVIDIA's libraries.
+# NVIDIA's libraries and of libibverbs.
 #
 # usage: generate.sh [--check]
 #   --check   writes nothing; says what differs from what is checked in, and ends with 1 if anything does
@@ -55,6 +55,23 @@ PYTHON
 }
 [ -d "$wheels" ] || fetch_wheels
 
+# rdma-core's headers, which a crate carries; complete or absent
+rdma_core="$cache/rdma-core-55.0"
+if [ ! -d "$rdma_core" ]; then
+    echo "fetching the pinned headers of rdma-core from crates.io into $rdma_core" >&2
+    mkdir -p "$work/fetch/src" "$work/headers/infiniband" "$work/headers/rdma"
+    touch "$work/fetch/src/lib.rs"
+    printf '[package]\nname = "fetch"\nedition = "2024"\n[dependencies]\nibverbs-sys = "=0.3.2"\n' >"$work/fetch/Cargo.toml"
+    cargo metadata --quiet --format-version 1 --manifest-path "$work/fetch/Cargo.toml" >"$work/fetch/metadata" ||
+        fail "rdma-core's headers could not be fetched from crates.io: what is checked in was not compared"
+    source="$(dirname "$(grep -o '[^"]*/ibverbs-sys-[^"/]*/Cargo.toml' "$work/fetch/metadata" | head -1)")/vendor/rdma-core"
+    cp "$source"/libibverbs/verbs{,_api}.h "$source"/kernel-headers/rdma/ib_user_ioctl_verbs.h "$work/headers/infiniband"
+    cp "$source"/kernel-headers/rdma/ib_user_verbs.h "$work/headers/rdma"
+    (cd "$work/headers" && sha256sum --check --quiet "$scripts/rdma_core.sha256") ||
+        fail "ibverbs-sys 0.3.2 does not hold the headers that are pinned in rdma_core.sha256"
+    mv -T "$work/headers" "$rdma_core" 2>/dev/null || true # another run was first
+fi
+
 # built without optimisation: it runs for a second, and would take minutes to build otherwise
 bindgen_version=0.72.1
 bindgen="$cache/bindgen-$bindgen_version"
@@ -66,7 +83,7 @@ fi
 
 mkdir -p "$work/kernels" "$work/bindings"
 LIBCLANG_PATH="$(dirname "$wheels"/libclang-*/platlib/clang/native/libclang.so)" \
-    python3 "$scripts/generate_bindings.py" "$bindgen/bin/bindgen" "$wheels" "$work/bindings"
+    python3 "$scripts/generate_bindings.py" "$bindgen/bin/bindgen" "$wheels" "$rdma_core" "$work/bindings"
 rustfmt --edition 2024 --config-path "$crate/../.." "$work"/bindings/*.rs
 python3 "$scripts/compile_ptx.py" "$wheels/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$crate/src/kernels" "$work/kernels"
 
@@ -92,6 +109,6 @@ settle() {
     done
 }
 settle "$work/kernels" "$crate/src/kernels" '\.ptx$'
-settle "$work/bindings" "$crate/src/bindings" '^(cuda|nvml|nccl)\.rs$'
+settle "$work/bindings" "$crate/src/bindings" '^(cuda|nvml|nccl|verbs)\.rs$'
 
 [ "$different" -eq 0 ] || fail "$different generated file(s) differ: run scripts/gpu/generate.sh and commit"

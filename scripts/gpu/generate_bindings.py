@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the vendors' headers into the files of crates/peerlane-gpu/src/bindings, with bindgen.
 
-usage: generate_bindings.py BINDGEN WHEELS_FOLDER OUTPUT_FOLDER
+usage: generate_bindings.py BINDGEN WHEELS_FOLDER RDMA_CORE_FOLDER OUTPUT_FOLDER
 
 What is taken from each header is listed in symbols/*.txt. Types and constants are bindgen's. Its
 function declarations, which would have to be linked, become a table of function pointers, each of
@@ -17,15 +17,28 @@ from pathlib import Path
 # The few names that the headers take from the C library and from CUDA's runtime: with these the result
 # does not depend on what the machine has installed.
 STAND_INS = {
-    "stddef.h": "typedef unsigned long size_t;\n#define NULL ((void *)0)\n",
+    "stddef.h": "typedef unsigned long size_t;\n#define NULL ((void *)0)\n"
+                "#define offsetof(type, field) __builtin_offsetof(type, field)\n",
     "stdint.h": "".join(
         f"typedef {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n"
         for bits, kind in [(8, "char"), (16, "short"), (32, "int"), (64, "long")]
-    ) + "typedef unsigned long uintptr_t;\n",
+    ) + "typedef unsigned long uintptr_t;\n#define UINTPTR_MAX UINT64_MAX\n#define UINT64_MAX (18446744073709551615ul)\n",
     "stdlib.h": '#include "stddef.h"\n',
     "limits.h": "#define INT_MIN (-2147483647 - 1)\n",
     "cuda_runtime.h": '#include "stddef.h"\ntypedef struct CUstream_st *cudaStream_t;\n',
     "cuda_fp16.h": "",
+    "errno.h": "extern int errno;\n"
+               "#define EPERM 1\n#define EINVAL 22\n#define ENOSYS 38\n#define EOPNOTSUPP 95\n",
+    "string.h": '#include "stddef.h"\nvoid *memset(void *start, int byte, size_t bytes);\n',
+    # sizes of glibc on x86_64; what is read of a structure stands before them
+    "pthread.h": "typedef struct { long long words[5]; } pthread_mutex_t;\ntypedef struct { long long words[6]; } pthread_cond_t;\n"
+                 "int pthread_mutex_init(pthread_mutex_t *, void *);\nint pthread_cond_init(pthread_cond_t *, void *);\n",
+    "sys/types.h": "typedef long ssize_t;\nstruct timespec { long tv_sec; long tv_nsec; };\n",
+    "linux/if_ether.h": "#define ETH_ALEN 6\n",
+    "linux/types.h": '#include "stdint.h"\n' + "".join(
+        f"typedef uint{bits}_t __u{bits}; typedef int{bits}_t __s{bits};\n" for bits in [8, 16, 32, 64]
+    ) + "".join(f"typedef __u{bits} __be{bits}; typedef __u{bits} __le{bits};\n" for bits in [16, 32, 64])
+    + "#define __aligned_u64 __u64 __attribute__((aligned(8)))\n",
 }
 
 
@@ -48,6 +61,8 @@ HEADERS = [
     # a stream of NCCL's is one of the driver's
     Header("nccl", "nvidia/nccl/include/nccl.h", "Nccl", "NVIDIA's collective communication library, `libnccl.so.2`.",
            "nccl.h of NCCL 2.19.3 (nvidia-nccl-cu12 2.19.3)", uses="use super::cuda::CUstream_st;\n"),
+    Header("verbs", "infiniband/verbs.h", "Verbs", "The verbs of RDMA adapters, `libibverbs.so.1`.",
+           "verbs.h of rdma-core 55.0 (ibverbs-sys 0.3.2+55.0 on crates.io)"),
 ]
 
 DECLARATION = re.compile(r'unsafe extern "C" \{\s*pub fn (\w+)\s*\((.*?)\)( -> [^;{]+?)?;\s*\}\n', re.DOTALL)
@@ -78,12 +93,14 @@ def read_wanted(path: Path) -> Wanted:
     return wanted
 
 
-def run_bindgen(bindgen: str, header: Header, wanted: Wanted, wheels: Path, stand_ins: Path) -> str:
+def run_bindgen(bindgen: str, header: Header, wanted: Wanted, folder: Path, stand_ins: Path) -> str:
     command = [
-        bindgen, str(wheels / header.path), "--rust-target", "1.88", "--rust-edition", "2024",
+        bindgen, str(folder / header.path), "--rust-target", "1.88", "--rust-edition", "2024",
         "--default-enum-style", "newtype", "--with-derive-default", "--with-derive-eq", "--no-doc-comments",
         "--disable-header-comment", "--no-prepend-enum-name", "--formatter", "prettyplease",
         "--blocklist-type", "u?int(8|16|32|64)_t|uintptr_t",
+        # functions cannot be compared
+        "--no-partialeq", "_?ibv_(context|device|wq)(_ops)?",
     ]
     for function in wanted.functions:
         command += ["--allowlist-function", function]
@@ -93,16 +110,16 @@ def run_bindgen(bindgen: str, header: Header, wanted: Wanted, wheels: Path, stan
         command += ["--allowlist-type", name]
     if header.uses:
         command += ["--blocklist-type", "CUstream_st"]
-    command += ["--", "--target=x86_64-unknown-linux-gnu", "-nostdinc", f"-isystem{stand_ins}", *header.options]
+    command += ["--", "--target=x86_64-unknown-linux-gnu", "-nostdinc", f"-isystem{stand_ins}", f"-I{folder}", *header.options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bindgen cannot read {header.path}:\n{done.stderr}")
     return done.stdout
 
 
-def bindings(bindgen: str, header: Header, wheels: Path, stand_ins: Path) -> str:
+def bindings(bindgen: str, header: Header, folder: Path, stand_ins: Path) -> str:
     wanted = read_wanted(Path(__file__).parent / "symbols" / f"{header.name}.txt")
-    declared = run_bindgen(bindgen, header, wanted, wheels, stand_ins)
+    declared = run_bindgen(bindgen, header, wanted, folder, stand_ins)
     # C's types under their plain names
     c_types = sorted(set(re.findall(r"::std::os::raw::(c_\w+)", declared)))
     declared = declared.replace("::std::os::raw::", "")
@@ -145,22 +162,24 @@ table! {{
 def declaration(name: str, arguments: str, result: str) -> str:
     """One function as `table!` reads it; rustfmt leaves what is in a macro alone."""
     arguments = " ".join(arguments.split()).rstrip(", ")
-    line = f"        fn {name}({arguments}){result};\n"
+    line = f"        fn {name}({arguments}){result or ' -> ()'};\n"
     if len(line) > 120:
         line = line.replace(f"({arguments})", "(\n            " + arguments.replace(", ", ",\n            ") + ",\n        )")
     return line
 
 
 def main() -> None:
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 5:
         sys.exit(__doc__)
-    bindgen, wheels, output = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    bindgen, wheels, rdma_core, output = sys.argv[1], *map(Path, sys.argv[2:])
     stand_ins = output / "stand_ins"
     stand_ins.mkdir()
     for name, text in STAND_INS.items():
+        (stand_ins / name).parent.mkdir(exist_ok=True)
         (stand_ins / name).write_text(f"#pragma once\n{text}")
     for header in HEADERS:
-        (output / f"{header.name}.rs").write_text(bindings(bindgen, header, wheels, stand_ins))
+        folder = rdma_core if header.name == "verbs" else wheels
+        (output / f"{header.name}.rs").write_text(bindings(bindgen, header, folder, stand_ins))
 
 
 main()

@@ -10,7 +10,7 @@ use peerlane::fabric::CpuList;
 
 /// Pages mapped by this process, and nobody else's.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: *mut c_void,
     bytes: usize,
 }
@@ -22,7 +22,10 @@ impl Mapping {
     /// Maps memory; its pages are made as they are touched, on the NUMA node if one is given.
     ///
     /// Binding is refused where the kernel has no NUMA support or the container's policy forbids it.
-    pub(crate) fn new(bytes: usize, node: Option<u32>) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub fn new(bytes: usize, node: Option<u32>) -> io::Result<Self> {
         let start = system::map(bytes)?;
         let mapping = Mapping { start, bytes };
         if let Some(node) = node {
@@ -41,12 +44,14 @@ impl Mapping {
     }
 
     /// Where it starts.
-    pub(crate) fn start(&self) -> *mut c_void {
+    #[must_use]
+    pub fn start(&self) -> *mut c_void {
         self.start
     }
 
     /// Its size.
-    pub(crate) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 

@@ -1,7 +1,7 @@
 //! The live machine: NVIDIA's libraries, opened at run time, and the kernels that measure.
 //!
 //! Nothing of NVIDIA's is needed to build this crate, and only the driver to use it. All `unsafe` code of
-//! peerlane is here, each block with its reason.
+//! peerlane is here and in the verbs of `peerlane-net`, each block with its reason. Both open their libraries by [`library`].
 //!
 //! The kernels are CUDA C in `src/kernels/*.cu`. Their PTX lies beside them, made by
 //! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
@@ -24,6 +24,7 @@ pub mod search;
 mod system;
 pub mod timeline;
 
+pub use host::Mapping;
 pub use live::{GpuName, Live, OpenError, start_ahead};
 pub use nvml::Tolerated;
 pub use output::take_output;

@@ -1,4 +1,4 @@
-//! Opens NVIDIA's libraries at run time, and reports in one line what is missing.
+//! Opens NVIDIA's libraries and that of RDMA adapters at run time, and reports in one line what is missing.
 //!
 //! A library gives a table of functions, each of which may be missing: an old driver has fewer than a
 //! new one, and most of the work needs only a few.
@@ -28,6 +28,7 @@ use libloading::Library as Handle;
 use crate::bindings::cuda::Cuda;
 use crate::bindings::nccl::Nccl;
 use crate::bindings::nvml::Nvml;
+use crate::bindings::verbs::Verbs;
 use crate::search::{self, Distrust, Folders, Rule};
 use crate::system;
 
@@ -123,6 +124,12 @@ const NCCL: Identity = Identity {
     name: "libnccl.so.2",
     probe: "ncclGetVersion",
     meaning: "no NCCL found (set PEERLANE_NCCL to its file)",
+};
+const VERBS: Identity = Identity {
+    product: "libibverbs",
+    name: "libibverbs.so.1",
+    probe: "ibv_get_device_list",
+    meaning: "no RDMA library found (packages libibverbs1 and ibverbs-providers, or rdma-core)",
 };
 
 /// A library that was opened. It stays open until the process ends: functions taken from it are then
@@ -332,6 +339,14 @@ pub fn cuda() -> Result<Opened<Cuda>, LibraryError> {
 /// One line on why there is none.
 pub fn nvml() -> Result<Opened<Nvml>, LibraryError> {
     Library::open(NVML, &places::of_driver(&[NVML.name], &Folders::of_own("LD_LIBRARY_PATH"))).map(Opened::new)
+}
+
+/// Opens the library of RDMA adapters, which opens that of each adapter's vendor by itself.
+///
+/// # Errors
+/// One line on why there is none.
+pub fn verbs() -> Result<Opened<Verbs>, LibraryError> {
+    Library::open(VERBS, &places::of_system(VERBS.name, Folders::of_own("LD_LIBRARY_PATH"))).map(Opened::new)
 }
 
 /// Opens NCCL: the file that the environment variable `PEERLANE_NCCL` names, or else the first that is found

@@ -20,6 +20,7 @@ use crate::message::{Hello, ToAgent, ToHead, VERSION};
 use crate::secret::Secret;
 use crate::tcp::Hub;
 use crate::transport::Side;
+use crate::verbs::Verbs;
 use crate::wire::{End, Sender, halves};
 use crate::{Error, JOIN, PULSE, SILENCE};
 use step::Steps;
@@ -196,7 +197,7 @@ impl Transports {
                 Ok(hub) => Ok(Box::new(hub.side(step, active, patience)?)),
                 Err(why) => Err(Failure::new(FlagKind::Failed, why)),
             },
-            Transport::Verbs => Err(Failure::new(FlagKind::NotApplicable, "this version has no verbs")),
+            Transport::Verbs => Ok(Box::new(Verbs::new(step, active, patience)?)),
         }
     }
 }

@@ -14,6 +14,7 @@ mod message;
 mod secret;
 mod tcp;
 pub mod transport;
+pub mod verbs;
 mod wire;
 
 use std::time::Duration;

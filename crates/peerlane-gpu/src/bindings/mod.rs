@@ -9,6 +9,8 @@ pub mod cuda;
 pub mod nccl;
 #[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod nvml;
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
+pub mod verbs;
 
 /// What NVML wants in the `version` field of a structure that has one: its size and its number, the
 /// `_v2` of its name.

@@ -1,7 +1,7 @@
 //! Libraries that do no work and report what a test wants; every call is logged.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::Mutex;
 
@@ -42,6 +42,22 @@ impl Answer for nvmlReturn_t {
 impl Answer for ncclResult_t {
     fn of(code: u32) -> Self {
         ncclResult_t(code)
+    }
+}
+
+impl Answer for c_int {
+    fn of(code: u32) -> Self {
+        code as c_int
+    }
+}
+
+impl Answer for () {
+    fn of(_: u32) -> Self {}
+}
+
+impl<T> Answer for *mut T {
+    fn of(_: u32) -> Self {
+        ptr::null_mut()
     }
 }
 

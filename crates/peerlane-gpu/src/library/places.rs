@@ -64,6 +64,11 @@ impl Places {
     }
 }
 
+/// The places of a library that the system's packages bring.
+pub(super) fn of_system(name: &'static str, library_path: Folders) -> Places {
+    Places::of_loader(name, library_path)
+}
+
 /// The places of one of the driver's libraries, by its names, the best first.
 pub(super) fn of_driver(names: &[&'static str], library_path: &Folders) -> Places {
     let mut places = Places::default();

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Two nodes measure each other by verbs: all probes, verified; a changed byte, a missing adapter, a slowed network and a
+# killed peer are found, in words and in time. See run.sh for what it needs; ends with 77 where that is missing.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cargo build --quiet --locked -p peerlane-net --example verbs_pair
+scripts/softroce/run.sh 240 scripts/softroce/verbs_on_node.sh "${CARGO_TARGET_DIR:-target}/debug/examples/verbs_pair"
