@@ -99,14 +99,14 @@ fn describe() -> Node {
     // several slurmd on one host have a name each
     let name = env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()).or_else(host::system);
     let name = name.unwrap_or_else(|| "localhost".to_owned());
-    let mut notes = Vec::new();
+    let (nics, mut notes) = peerlane_net::verbs::nics();
     let mut evidence = live::texts();
     let bytes: usize = evidence.iter().map(|source| source.text.len()).sum();
     if bytes > MOST_EVIDENCE {
         notes.push(format!("what it printed about itself has {bytes} bytes, and was left out"));
         evidence.clear();
     }
-    Node { host: one_line(&name).into_owned(), nics: Vec::new(), evidence, notes }
+    Node { host: one_line(&name).into_owned(), nics, evidence, notes }
 }
 
 /// Where the head is, as it wrote it; nothing while there is no such file.
