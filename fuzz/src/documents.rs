@@ -6,6 +6,8 @@ use peerlane::check::Settings;
 use peerlane::cluster::read_cluster;
 use peerlane::fleet::{Dictionary, Node, compare};
 use peerlane::infer::Inference;
+use peerlane::nodes::NodesRun;
+use peerlane::nodes_check::{joined, judge};
 use peerlane::run::{Partial, Run};
 
 use crate::machines::{comes_back, judged};
@@ -71,6 +73,15 @@ pub fn growing_run(data: &[u8]) {
     partial.run.steps_done();
     assert!(partial.unreadable <= data.iter().filter(|b| **b == b'\n').count());
     partial.run.to_json().expect("a run is JSON");
+}
+
+/// The record between nodes, whole or growing: it is judged, and comes back when it is written.
+pub fn nodes_run(data: &[u8]) {
+    let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
+    judge(&run, &joined(&run, None));
+    let written = run.to_json().expect("a record is JSON");
+    let (again, _) = NodesRun::read(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));
+    assert_eq!(written, again.to_json().expect("a record is JSON"));
 }
 
 /// Records of a fleet, one after another, divided by lines of `---`.

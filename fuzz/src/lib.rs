@@ -62,6 +62,7 @@ const OTHERS: &[(&str, Call)] = &[
     ("rules", documents::rules),
     ("run", documents::run),
     ("growing_run", documents::growing_run),
+    ("nodes_run", documents::nodes_run),
     ("fleet", documents::fleet),
     ("inference", documents::inference),
     ("what_if", specs::what_if),

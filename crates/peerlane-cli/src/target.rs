@@ -16,6 +16,7 @@ use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
 use peerlane::names::closest;
+use peerlane::nodes::looks_like_nodes_run;
 use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::units::Bytes;
@@ -271,12 +272,24 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return read_system(path, target).map(|case| Source::Case(Box::new(case)));
     }
+    if is_nodes_run(path) {
+        return Err(format!(
+            "{target} is a record between nodes, and this command is about machines; 'check' reads it"
+        ));
+    }
     // a file that is too large is rejected before it is read
     if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {
         return evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string());
     }
     let file = fs::File::open(path).map_err(|e| format!("{target}: {e}"))?;
     read_stream(target, file)
+}
+
+/// Whether a file is a record between nodes, whole or growing.
+pub(crate) fn is_nodes_run(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let mut read = || fs::File::open(path)?.take(1024).read_to_end(&mut head);
+    path.is_file() && read().is_ok() && looks_like_nodes_run(&String::from_utf8_lossy(&head))
 }
 
 /// A recorded run or an inference, otherwise text for the scanners.

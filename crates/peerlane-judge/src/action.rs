@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 61] = [
+const ACTIONS: [(&str, Action, Action); 68] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -123,6 +123,13 @@ const ACTIONS: [(&str, Action, Action); 61] = [
     ("host-setup", Monitor, Monitor),
     ("outlier", Isolate, Monitor),
     ("worse-than-before", Isolate, Monitor),
+    ("lost-node", Isolate, Isolate),
+    ("slow-node", Isolate, Monitor),
+    ("slow-nic", Isolate, Monitor),
+    ("slow-switch", Monitor, Monitor),
+    ("slow-between-nodes", Monitor, Monitor),
+    ("late-between-nodes", Monitor, Monitor),
+    ("failed-between-nodes", Isolate, Monitor),
 ];
 
 #[cfg(test)]
@@ -130,6 +137,7 @@ mod tests {
     use super::*;
     use crate::check::raised::Raised;
     use crate::check::{RULES_OF_RUNS, rule_ids};
+    use crate::nodes::RULES_OF_NODES;
 
     fn of(rule: &str, kind: FindingKind, severity: Severity, certainty: Certainty) -> Action {
         Action::of(&Raised::new(rule, kind, severity, certainty).finding)
@@ -138,7 +146,7 @@ mod tests {
     #[test]
     fn every_rule_has_an_action_and_the_page_lists_it() {
         let page = include_str!("../../../docs/rules.md");
-        for id in rule_ids().chain(RULES_OF_RUNS) {
+        for id in rule_ids().chain(RULES_OF_RUNS).chain(RULES_OF_NODES) {
             let found: Vec<_> = ACTIONS.iter().filter(|(rule, ..)| *rule == id).collect();
             let [(_, at_error, at_warning)] = found.as_slice() else { panic!("{id} has {} actions", found.len()) };
             let row = format!("| {id} | {at_error} | {at_warning} | ");
@@ -147,7 +155,7 @@ mod tests {
             let never = *at_error == Monitor && page.contains(&format!("`{id}`"));
             assert!(explained || never, "docs/rules.md, \"Actions\", lacks {row}");
         }
-        assert_eq!(ACTIONS.len(), rule_ids().chain(RULES_OF_RUNS).count());
+        assert_eq!(ACTIONS.len(), rule_ids().chain(RULES_OF_RUNS).chain(RULES_OF_NODES).count());
     }
 
     #[test]

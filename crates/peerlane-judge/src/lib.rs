@@ -5,5 +5,6 @@ pub mod action;
 pub mod check;
 pub mod fleet;
 pub mod gate;
+pub mod nodes;
 pub mod selftest;
 pub mod thresholds;

@@ -180,7 +180,7 @@ pub struct Method {
 
 impl Default for Method {
     fn default() -> Self {
-        Method { time: Seconds::new(0.2), samples: 8, patience: Seconds::new(10.0) }
+        Method { time: Seconds::new(0.2), samples: 8, patience: Seconds::new(5.0) }
     }
 }
 

@@ -16,7 +16,7 @@ pub mod export;
 pub use peerlane_design::{
     builder, case, cluster, compare, infer, place, simulate, simulated_cluster, tune, upgrades, what_if,
 };
-pub use peerlane_judge::{accuracy, action, check, fleet, gate, selftest, thresholds};
+pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds};
 pub use peerlane_machine::{
     copy_time, counter, curve, date, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin, random,
     stats, subject, transfer, units,

@@ -14,7 +14,7 @@ use peerlane::thresholds::thresholds;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{between, fleet, json, most, on_assumptions};
+use super::{between, fleet, json, most, nodes, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Detail, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Head, Section};
@@ -26,6 +26,9 @@ use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(record) = nodes::check::record(&args.machines.targets) {
+        return nodes::check::run(args, &record?, out);
+    }
     let site = Site::read(args.rules.as_deref())?;
     can_write_page(args.html.as_deref())?;
     if args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {

@@ -5,13 +5,17 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use peerlane::nodes::{NodesRun, Probe, Transport};
+use peerlane::nodes_check::{NodesCheck, Pair};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
 use peerlane::units::{Rate, Seconds};
 
+use super::findings::{self, Amount};
+use super::headline::Headline;
 use super::style::{self, paint};
 use super::table;
 use super::text::{count, hang};
+use crate::args::Detail;
 
 /// Writes what was measured: its spread by transport, NIC and probe.
 pub(crate) fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>) -> io::Result<()> {
@@ -31,6 +35,100 @@ pub(crate) fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>)
         |file| format!("`peerlane check {}` names the parts at fault", shown(file)),
     );
     hang(out, "next     ", &judged)
+}
+
+/// Pairs that are shown as not as expected.
+const PAIRS: usize = 8;
+
+/// Below this share of what is expected, a value is off: ClusterKit's limit.
+const OFF: f64 = 0.93;
+
+/// Writes the verdict, findings, and the values that are off; with `-v` all findings and the spread of values.
+pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, detail: Detail) -> io::Result<()> {
+    let first = check.findings.first();
+    let cause = match first {
+        Some(finding) => finding.summary.clone(),
+        None if check.checked.is_empty() => {
+            "two nodes have no peers, and nothing states what their network should carry".to_owned()
+        }
+        None => format!("no findings; checked: {}", check.checked.join(", ")),
+    };
+    let step = first.map(|finding| ("fix", finding.fix.clone()));
+    let headline = Headline { machine: who(run), verdict: check.verdict, cause, step };
+    headline.write(out, detail.quiet)?;
+    if detail.quiet {
+        return Ok(());
+    }
+    if detail.verbose {
+        findings::write(out, &check.findings)?;
+        writeln!(out)?;
+        spread(out, run)?;
+    } else {
+        let amount = Amount { full: 3, brief: 6 };
+        findings::brief(out, &check.findings, amount, headline.shown_fix().as_deref())?;
+    }
+    off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
+    writeln!(out)?;
+    hang(out, "", &summary(run, check))
+}
+
+/// `hgx-h200-x32: 32 nodes with 8 NICs, verbs`.
+fn who(run: &NodesRun) -> String {
+    let transports: Vec<&str> = run.plan.transports.iter().map(|t| t.name()).collect();
+    let nics = run.nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
+    let nics = if nics == 0 { String::new() } else { format!(" with {}", count(nics, "NIC")) };
+    let simulated = if run.cluster.is_some() { ", simulated" } else { "" };
+    format!("{}: {}{nics}, {}{simulated}", run.name, count(run.nodes.len(), "node"), transports.join(" and "))
+}
+
+/// The values that are off, worst first.
+fn off(out: &mut dyn Write, check: &NodesCheck, most: usize) -> io::Result<()> {
+    let mut off: Vec<&Pair> = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).collect();
+    if off.is_empty() {
+        return Ok(());
+    }
+    let all = off.len();
+    if most < all {
+        // the worst of each part that data comes from
+        let mut known = BTreeSet::new();
+        off.retain(|pair| known.insert(&pair.from));
+    }
+    writeln!(out)?;
+    let headings = ["from", "to", "what", "measured", "expected", "share", ""].map(str::to_owned);
+    let row = |pair: &&Pair| {
+        let value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(pair.probe, value));
+        let share = pair.share.map_or_else(|| "–".to_owned(), table::percent);
+        let what = format!("{} {}", pair.transport, pair.probe);
+        vec![pair.from.clone(), pair.to.clone(), what, value(pair.measured), value(pair.expected), share, String::new()]
+    };
+    let rows: Vec<Vec<String>> = off.iter().take(most).map(row).collect();
+    table::columns(out, &headings, &rows, 3)?;
+    if all > off.len().min(most) {
+        let more = format!("  the worst from each end; {all} in all (-v shows them)");
+        writeln!(out, "{}", paint(style::DIM, &more))?;
+    }
+    Ok(())
+}
+
+/// How many findings and values there are.
+fn summary(run: &NodesRun, check: &NodesCheck) -> String {
+    let values = check.pairs.iter().filter(|pair| pair.measured.is_some()).count();
+    let compared = check.pairs.iter().filter(|pair| pair.share.is_some()).count();
+    let off = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).count();
+    let missing = match check.pairs.len() - values {
+        0 => String::new(),
+        n => format!(", {n} missing"),
+    };
+    let against = match compared {
+        0 => "compared with their peers".to_owned(),
+        compared => format!("{} as expected, {off} off", compared - off),
+    };
+    let findings = match check.findings.len() {
+        0 => "No findings".to_owned(),
+        n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
+    };
+    let whole = if run.complete { "" } else { " The record is not complete: `peerlane measure --resume` goes on." };
+    format!("{findings}; {}: {against}{missing}.{whole}", count(values, "value"))
 }
 
 /// A table: least, median and greatest of each kind of value.

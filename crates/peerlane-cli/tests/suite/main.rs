@@ -34,6 +34,7 @@ mod judgement;
 mod licences;
 mod measure;
 mod new;
+mod nodes;
 mod one_answer;
 mod place;
 mod planted;

@@ -179,6 +179,12 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
     let record = path("schemas", "record.json");
     let record = record.to_str().unwrap();
     let _ = fs::remove_file(record);
+    let between = path("schemas", "nodes.json");
+    let between = between.to_str().unwrap();
+    let _ = fs::remove_file(between);
+    let planted =
+        ["measure", "cluster:quong", "--faults", "slow-node:node3:0.5,lost-node:node9,corrupt:node1", "-o", between];
+    all(&[command(&planted)]);
     let trace = r#"{"id": "a", "from": "GPU0", "to": "GPU1", "bytes": 1e6}"#;
     let trace = &file("schemas", "trace.jsonl", trace);
     let rules = "[[waive]]\nrule = \"narrow-link\"\nmachines = [\"7gforce\"]\nreason = \"known\"\n";
@@ -225,6 +231,8 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
         &["accuracy"],
         &["gather", "-o", folder.to_str().unwrap()],
         &["gate", "h200x4-vm"],
+        &["measure", "cluster:tessa-pair"],
+        &["check", between],
     ]
     .map(command)
     .into();

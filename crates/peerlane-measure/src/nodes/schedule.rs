@@ -25,6 +25,12 @@ const SETTING_UP: Seconds = Seconds::new(0.3);
 /// The most rounds in which suspects are measured again, of each rail.
 pub(super) const AGAIN: usize = 8;
 
+/// Nodes that may be lost, each in a round that takes all of [`Method::patience`], before time is short.
+const LOSSES: f64 = 3.0;
+
+/// The part of a budget that patience may take, all of it together.
+const WAITING: f64 = 1.0 / 3.0;
+
 /// The shortest time for the samples of a round.
 const SHORTEST: Seconds = Seconds::new(0.02);
 
@@ -99,19 +105,29 @@ impl NodePlan {
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
         if let Some(budget) = wanted.budget {
             let rounds = (plan.rounds + plan.again) as f64;
-            // a hung round must fit, too; short budgets leave it less
-            plan.method.patience = Seconds::new(method.patience.seconds().min(budget.seconds() / 3.0));
-            let each = (budget.seconds() - plan.method.patience.seconds()) / rounds - SETTING_UP.seconds();
+            // hung rounds must fit, too; short budgets leave them less
+            let patience = method.patience.seconds().min(WAITING * budget.seconds() / (1.0 + LOSSES));
+            plan.method.patience = Seconds::new(patience);
+            let each = (budget.seconds() - (1.0 + LOSSES) * patience) / rounds - SETTING_UP.seconds();
             if each < SHORTEST.seconds() {
-                let least = 1.5 * rounds * (SHORTEST.seconds() + SETTING_UP.seconds());
+                let least = rounds * (SHORTEST.seconds() + SETTING_UP.seconds()) / (1.0 - WAITING);
                 return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
             }
             plan.method.time = Seconds::new(method.time.seconds().min(each));
         }
-        let each = plan.method.time.seconds() + SETTING_UP.seconds();
-        let all = (plan.rounds + plan.again) as f64 * each;
-        plan.bound = Seconds::new(all + plan.method.patience.seconds());
+        let all = plan.usual().seconds() + plan.again as f64 * plan.round_time();
+        // a round begins only where there is time for it to hang
+        plan.bound = Seconds::new(all + (1.0 + LOSSES) * plan.method.patience.seconds());
         Ok(plan)
+    }
+
+    /// How long it takes where no part is suspected.
+    pub fn usual(&self) -> Seconds {
+        Seconds::new(self.rounds as f64 * self.round_time())
+    }
+
+    fn round_time(&self) -> f64 {
+        self.method.time.seconds() + SETTING_UP.seconds()
     }
 
     /// The rounds for the nodes that the plan was made for: of each transport and rail loopback, latency, rate.

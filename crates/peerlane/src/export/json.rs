@@ -521,6 +521,8 @@ mod tests {
             ("placement", schemars::schema_for!(peerlane_design::place::PlacementDocument)),
             ("tuning", schemars::schema_for!(peerlane_design::tune::TuningDocument)),
             ("inference", schemars::schema_for!(peerlane_design::infer::Inference)),
+            ("nodes", schemars::schema_for!(peerlane_measure::nodes::NodesRun)),
+            ("nodes-check", schemars::schema_for!(peerlane_judge::nodes::NodesCheck)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

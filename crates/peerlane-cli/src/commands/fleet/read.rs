@@ -362,6 +362,8 @@ fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dy
         "it is empty".to_owned()
     } else if let (true, Err(error)) = (is_json, serde_json::from_str::<IgnoredAny>(&text)) {
         format!("it is cut or no JSON: {error}")
+    } else if peerlane::nodes::looks_like_nodes_run(&text) {
+        "it is a record between nodes; 'check' reads it".to_owned()
     } else if named {
         "it holds no record of 'peerlane measure'".to_owned()
     } else {

@@ -96,12 +96,10 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
 /// One line before the first round: who, by what, and how long at most.
 pub(crate) fn announce(run: &NodesRun, who: &str) {
     let transports: Vec<&str> = run.plan.transports.iter().map(|t| t.name()).collect();
-    let (nodes, rounds, bound) = (run.nodes.len(), run.plan.rounds, run.plan.bound.seconds().ceil());
-    let again = run.plan.again;
+    let (nodes, rounds) = (run.nodes.len(), run.plan.rounds);
+    let [usual, bound] = [run.plan.usual(), run.plan.bound].map(|time| time.seconds().ceil());
     let transports = transports.join(" and ");
-    crate::note(&format!(
-        "{nodes} nodes, {who}: {transports}, {rounds} rounds and up to {again} for suspects, at most {bound} s"
-    ));
+    crate::note(&format!("{nodes} nodes, {who}: {transports}, {rounds} rounds, about {usual} s, at most {bound} s"));
 }
 
 /// Shows what was measured.

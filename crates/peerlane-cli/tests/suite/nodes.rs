@@ -1,0 +1,115 @@
+//! Measuring between nodes as a user meets it: a simulated cluster, its record, and what commands do with that.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::common::{err, json, out, path, peerlane, refused, status, stdout};
+
+/// A file of this test's own, which is not there yet.
+fn fresh(name: &str) -> (PathBuf, String) {
+    let file = path("nodes", name);
+    let _ = fs::remove_file(&file);
+    let _ = fs::remove_file(file.with_extension("json.partial"));
+    let text = file.to_str().unwrap().to_owned();
+    (file, text)
+}
+
+#[test]
+fn a_planted_fault_is_measured_recorded_and_named() {
+    let (_, file) = fresh("fault.json");
+    let faults = "slow-node:node3:0.5,lost-node:node9:12,corrupt:node12";
+    let measured = peerlane(&["measure", "cluster:quong", "--faults", faults, "-o", &file]);
+    assert_eq!(status(&measured), 0, "{}", err(&measured));
+    assert!(err(&measured).contains("16 nodes, simulated, quong: verbs, "), "{}", err(&measured));
+    assert!(err(&measured).contains(" at most "), "the bound is announced: {}", err(&measured));
+    assert!(stdout(&measured).contains("lost     node9: its agent no longer answers"), "{}", stdout(&measured));
+    let checked = peerlane(&["check", &file]);
+    assert_eq!(status(&checked), 1);
+    let text = stdout(&checked);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "quong: 16 nodes with 1 NIC, verbs, simulated");
+    assert!(lines[1].starts_with("FAULT  "), "{text}");
+    assert!(lines.iter().take(4).any(|line| line.starts_with("fix    ")), "{text}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
+    let document = json_of(&peerlane(&["check", &file, "--json"]));
+    let mut rules: Vec<&str> =
+        document["findings"].as_array().unwrap().iter().map(|f| f["rule"].as_str().unwrap()).collect();
+    rules.sort_unstable();
+    assert_eq!(rules, ["corrupt-data", "lost-node", "slow-nic"], "{document:#}");
+    let shares = document["pairs"].as_array().unwrap().iter().filter_map(|pair| pair["share"].as_f64());
+    assert!(shares.collect::<Vec<_>>().is_sorted(), "the worst pairs come first");
+    assert_eq!(status(&peerlane(&["check", &file, "--fail-on", "never"])), 0);
+}
+
+fn json_of(output: &std::process::Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_healthy_cluster_is_healthy() {
+    let (_, file) = fresh("healthy.json");
+    out(&["measure", "cluster:quong", "-o", &file]);
+    let text = out(&["check", &file]);
+    assert!(text.contains("\nHEALTHY  no findings; checked: rates by verbs, latencies by verbs\n"), "{text}");
+    // the name alone and a cluster file are the same TARGETs as everywhere
+    assert_eq!(json(&["measure", "quong", "--json"])["nodes"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn what_was_interrupted_is_resumed() {
+    let (file, name) = fresh("resumed.json");
+    out(&["measure", "cluster:quong", "-o", &name]);
+    let whole = fs::read_to_string(&file).unwrap();
+    let run: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let cells = run["cells"].as_array().unwrap();
+    // what a writer that died leaves: a head, some cells, and a cut line
+    let mut head = run.clone();
+    head["cells"] = serde_json::json!([]);
+    let some = serde_json::json!({ "cells": &cells[..cells.len() / 2] });
+    let partial = file.with_extension("json.partial");
+    let head = format!("{{\"schema\":\"peerlane/nodes/1\",{}", &head.to_string()[1..]).replacen(
+        ",\"schema\":\"peerlane/nodes/1\"",
+        "",
+        1,
+    );
+    fs::write(&partial, format!("{head}\n{some}\n{{\"cells\":[{{\"fr")).unwrap();
+    fs::remove_file(&file).unwrap();
+    let begun = peerlane(&["measure", "cluster:quong", "-o", &name]);
+    assert!(status(&begun) == 2 && err(&begun).contains("resume it with --resume"), "{}", err(&begun));
+    let other = peerlane(&["measure", "cluster:apenet-pair", "-o", &name, "--resume"]);
+    assert!(status(&other) == 2 && err(&other).contains("record of another cluster"), "{}", err(&other));
+    out(&["measure", "cluster:quong", "-o", &name, "--resume"]);
+    assert!(!partial.exists());
+    let resumed: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(resumed["complete"], true);
+    assert_eq!(resumed["cells"].as_array().unwrap().len(), cells.len());
+}
+
+#[test]
+fn other_commands_name_the_one_that_reads_it() {
+    let (_, file) = fresh("others.json");
+    out(&["measure", "cluster:apenet-pair", "-o", &file]);
+    for command in ["compare", "predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
+        let output = peerlane(&[command, &file]);
+        let said = err(&output);
+        assert!(
+            status(&output) == 2 && said.contains("record between nodes") && said.contains("check"),
+            "{command}: {said}"
+        );
+    }
+}
+
+#[test]
+fn options_of_machines_and_unknown_faults_are_refused() {
+    for (args, expected) in [
+        (&["measure", "cluster:quong", "--quick"][..], "--quick is for one machine"),
+        (&["measure", "cluster:quong", "--faults", "slow:node1"], "no such fault; write slow-node:NODE:SHARE"),
+        (&["measure", "cluster:quong", "--faults", "slow-node:node16:0.5"], "its nodes are node0 to node15"),
+        (&["measure", "cluster:quong", "--budget", "1s"], "allow that with --budget"),
+        (&["measure", "cluster:nothing"], "no cluster 'nothing'; there are apenet-pair, "),
+        (&["measure", "h200x4-vm", "--all-pairs"], "--all-pairs is for clusters"),
+    ] {
+        let said = refused(args);
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What is wrong between nodes: findings on a record of many nodes that measured each other.
+//!
+//! What each pair should deliver is known where the cluster is (a simulated one), or where NICs report their ports' rates;
+//! else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
+//! words, its fix, and what its loopback tells.
+
+mod findings;
+mod slow;
+mod words;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane_design::cluster::Cluster;
+use peerlane_design::simulated_cluster::{Prediction, Predictor};
+use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
+
+/// Names the format of [`NodesCheck`].
+pub const SCHEMA: &str = "peerlane/nodes-check/1";
+
+/// The rules on many nodes, which need a record of them. `corrupt-data` is also one of single machines.
+pub const RULES_OF_NODES: [&str; 7] = [
+    "lost-node",
+    "slow-node",
+    "slow-nic",
+    "slow-switch",
+    "slow-between-nodes",
+    "late-between-nodes",
+    "failed-between-nodes",
+];
+
+/// A measured value between two ends, with what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined<'a> {
+    /// What was measured.
+    pub cell: &'a Cell,
+    /// What it should be, while the others of its round ran; without switches where only the ports' rates are known.
+    pub expected: Option<Prediction>,
+}
+
+impl Joined<'_> {
+    /// What is delivered of what is expected: of rates measured over expected, of latencies the inverse.
+    pub fn share(&self) -> Option<f64> {
+        let (value, expected) = (self.cell.value()?, self.expected.as_ref()?.value);
+        Some(if self.cell.step.probe == Probe::Latency { expected / value } else { value / expected })
+    }
+}
+
+/// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated.
+pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>) -> Vec<Joined<'a>> {
+    let Some(cluster) = cluster else {
+        return run.cells.iter().map(|cell| Joined { cell, expected: of_ports(run, cell) }).collect();
+    };
+    let mut predictor = Predictor::new(cluster);
+    let mut all = Vec::with_capacity(run.cells.len());
+    for round in run.cells.chunk_by(|a, b| (a.round, a.again) == (b.round, b.again)) {
+        let expected = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
+        all.extend(round.iter().zip(expected).map(|(cell, expected)| Joined { cell, expected }));
+    }
+    all
+}
+
+/// The lower rate of two ports, as they report it.
+fn of_ports(run: &NodesRun, cell: &Cell) -> Option<Prediction> {
+    if cell.step.is_loopback() || !matches!(cell.step.probe, Probe::Write | Probe::Read | Probe::Send) {
+        return None;
+    }
+    let rate = |end: &peerlane_measure::nodes::End| {
+        let nic = end.nic.as_ref()?;
+        run.nodes.get(end.node)?.nics.iter().find(|own| own.name == *nic)?.rate
+    };
+    let value = rate(&cell.step.from)?.min(rate(&cell.step.to)?).bytes_per_second();
+    Some(Prediction { value, through: Vec::new() })
+}
+
+/// One end of a pair in a document.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Pair {
+    /// Where data comes from.
+    pub from: String,
+    /// Where it goes.
+    pub to: String,
+    /// What moved it.
+    pub transport: Transport,
+    /// What was done.
+    pub probe: Probe,
+    /// Bytes a second, or of a latency seconds; absent where there is no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
+    /// What it should be, in the same unit, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<f64>,
+    /// What is delivered of what is expected; above 1 is better than expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+}
+
+/// The verdict on many nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NodesCheck {
+    /// Names this format.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// The record's name.
+    pub name: String,
+    /// How many nodes took part.
+    pub nodes: usize,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What could have shown a fault: `rates by verbs`, `latencies by TCP`.
+    pub checked: Vec<String>,
+    /// The findings, worst first.
+    pub findings: Vec<Finding>,
+    /// All values, the worst first; those without an expectation last.
+    pub pairs: Vec<Pair>,
+}
+
+/// Judges a record.
+pub fn judge(run: &NodesRun, joined: &[Joined]) -> NodesCheck {
+    let mut findings = findings::lost(run);
+    findings.extend(findings::corrupt(run));
+    findings.extend(slow::slow(run, joined));
+    findings.extend(findings::failed(run));
+    findings.sort_by(|a, b| {
+        // what is lost or changed has no cost, and matters most
+        let share = |f: &Finding| f.cost.map_or(1.0, |cost| cost.share);
+        b.severity.cmp(&a.severity).then(share(b).total_cmp(&share(a)))
+    });
+    let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
+    let checked = checked(run, joined);
+    let verdict = if findings.iter().any(is_fault) {
+        Verdict::Fault
+    } else if checked.is_empty() {
+        Verdict::NotJudged
+    } else {
+        Verdict::Healthy
+    };
+    let mut pairs: Vec<Pair> = joined.iter().map(|joined| pair(run, joined)).collect();
+    pairs.sort_by(|a, b| a.share.unwrap_or(f64::INFINITY).total_cmp(&b.share.unwrap_or(f64::INFINITY)));
+    let (name, nodes) = (run.name.clone(), run.nodes.len());
+    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, pairs }
+}
+
+fn pair(run: &NodesRun, joined: &Joined) -> Pair {
+    let step = &joined.cell.step;
+    Pair {
+        from: words::end(run, &step.from),
+        to: words::end(run, &step.to),
+        transport: step.transport,
+        probe: step.probe,
+        measured: joined.cell.value(),
+        expected: joined.expected.as_ref().map(|expected| expected.value),
+        share: joined.share(),
+    }
+}
+
+/// What has enough values, or expectations, to show a fault: two nodes alone have no peers.
+fn checked(run: &NodesRun, joined: &[Joined]) -> Vec<String> {
+    let mut kinds: BTreeMap<(Transport, bool), (usize, bool)> = BTreeMap::new();
+    for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && j.cell.value().is_some()) {
+        let (values, expected) =
+            kinds.entry((one.cell.step.transport, one.cell.step.probe == Probe::Latency)).or_default();
+        (*values, *expected) = (*values + 1, *expected || one.expected.is_some());
+    }
+    let enough = |values: usize, expected: bool| expected || (run.nodes.len() > 2 && values > 2);
+    let kinds = kinds.into_iter().filter(|(_, (values, expected))| enough(*values, *expected));
+    kinds
+        .map(|((transport, latency), _)| {
+            let transport = words::transport(transport);
+            format!("{} by {transport}", if latency { "latencies" } else { "rates" })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

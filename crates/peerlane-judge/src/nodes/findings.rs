@@ -1,0 +1,151 @@
+//! Findings that need no comparison: lost nodes, changed data, failures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::words::{end, host, listed};
+use crate::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane_machine::subject::Subject;
+use peerlane_measure::nodes::{Cell, End, NodesRun};
+use peerlane_measure::run::{Flag, FlagKind};
+
+/// Names in a sentence.
+const FEW: usize = 3;
+
+/// Share of an end's values that must fail for it to be the explanation.
+const NEARLY_ALL: f64 = 0.75;
+
+fn finding(rule: &str, subjects: Vec<Subject>, summary: String) -> Finding {
+    Finding {
+        rule: rule.to_owned(),
+        kind: FindingKind::Fault,
+        severity: Severity::Error,
+        subjects,
+        summary,
+        expected: String::new(),
+        measured: String::new(),
+        evidence: Vec::new(),
+        fix: String::new(),
+        certainty: Certainty::Certain,
+        confirm: String::new(),
+        cost: None,
+    }
+}
+
+/// Nodes that no longer answered.
+pub(super) fn lost(run: &NodesRun) -> Vec<Finding> {
+    run.lost
+        .iter()
+        .map(|lost| {
+            let name = host(run, lost.node);
+            let of = |cell: &&Cell| [cell.step.from.node, cell.step.to.node].contains(&lost.node);
+            let missing = run.cells.iter().filter(of).filter(|cell| cell.value().is_none()).count();
+            Finding {
+                measured: format!("{missing} steps with it have no value; all others were measured without it"),
+                fix: format!(
+                    "Look why {name} stopped: its kernel log (`dmesg`), memory, and the link that its agent uses. Then \
+                     measure again, or take it out of the job."
+                ),
+                confirm: format!("`ping {name}`, `ssh {name} dmesg`"),
+                ..finding("lost-node", vec![Subject::Node(name.clone())], format!("{name} was lost: {}", lost.why))
+            }
+        })
+        .collect()
+}
+
+/// Data that did not arrive as it was sent.
+pub(super) fn corrupt(run: &NodesRun) -> Vec<Finding> {
+    grouped(run, &[FlagKind::Corrupt])
+        .into_iter()
+        .map(|Group { subjects, words, cells, first, .. }| Finding {
+            measured: format!("{cells} steps, first: {first}"),
+            expected: "what arrives is what was sent".to_owned(),
+            fix: "Use these paths for nothing until it is understood: replace the NIC, then its cable, and look for memory errors \
+                  of both hosts (`dmesg`, EDAC). Networks check what they carry, so that data mostly changes in hosts."
+                .to_owned(),
+            confirm: "measure again; `dmesg | grep -i -e edac -e 'hardware error'` on both hosts".to_owned(),
+            ..finding("corrupt-data", subjects, format!("data changed on its way {words}"))
+        })
+        .collect()
+}
+
+/// Steps that failed although both nodes answer.
+pub(super) fn failed(run: &NodesRun) -> Vec<Finding> {
+    grouped(run, &[FlagKind::Failed, FlagKind::Hung, FlagKind::Implausible])
+        .into_iter()
+        .map(|Group { subjects, words, cells, first, .. }| Finding {
+            severity: Severity::Error,
+            measured: format!("{cells} steps, first: {first}"),
+            fix: "Read the reason. Connections that fail one way only point to a firewall or to different subnets; those of one \
+                  NIC to its port, its GID or its partition key."
+                .to_owned(),
+            confirm: "`rdma link`, `ibv_devinfo` on both hosts".to_owned(),
+            ..finding("failed-between-nodes", subjects, format!("nothing could be measured {words}"))
+        })
+        .collect()
+}
+
+struct Group {
+    subjects: Vec<Subject>,
+    words: String,
+    cells: usize,
+    first: String,
+}
+
+/// Steps with a flag, by the end that explains them, else by pairs; those with a lost node are left out.
+fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
+    let lost: BTreeSet<usize> = run.lost.iter().map(|lost| lost.node).collect();
+    let flag = |cell: &Cell| -> Option<Flag> { kinds.iter().find_map(|kind| cell.flag(*kind)).cloned() };
+    let alive = |cell: &&Cell| ![cell.step.from.node, cell.step.to.node].iter().any(|node| lost.contains(node));
+    let across: Vec<&Cell> = run.cells.iter().filter(alive).collect();
+    let mut counts: BTreeMap<(bool, &End), (usize, usize)> = BTreeMap::new();
+    for cell in &across {
+        for role in [(true, &cell.step.to), (false, &cell.step.from)] {
+            let (all, bad) = counts.entry(role).or_default();
+            (*all, *bad) = (*all + 1, *bad + usize::from(flag(cell).is_some()));
+        }
+    }
+    let mut left: Vec<(&Cell, Flag)> = across.iter().filter_map(|cell| Some((*cell, flag(cell)?))).collect();
+    let mut ends: Vec<((bool, &End), usize)> = counts
+        .into_iter()
+        .filter(|(_, (all, bad))| *bad > 1 && *bad as f64 >= NEARLY_ALL * *all as f64)
+        .map(|(role, (_, bad))| (role, bad))
+        .collect();
+    ends.sort_by_key(|(_, bad)| std::cmp::Reverse(*bad));
+    let mut groups = Vec::new();
+    for ((receives, at), _) in ends {
+        let of = |cell: &Cell| if receives { cell.step.to == *at } else { cell.step.from == *at };
+        let (mine, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(cell, _)| of(cell));
+        left = rest;
+        // all of it may be explained by what was taken before
+        let Some((_, first)) = mine.first() else { continue };
+        let name = end(run, at);
+        let words = format!("{} {name}", if receives { "to" } else { "from" });
+        groups.push(Group {
+            subjects: vec![Subject::Node(name)],
+            words,
+            cells: mine.len(),
+            first: first.detail.clone(),
+        });
+    }
+    let mut pairs: BTreeMap<(usize, usize), Vec<(&Cell, Flag)>> = BTreeMap::new();
+    for (cell, flag) in left {
+        pairs.entry((cell.step.from.node, cell.step.to.node)).or_default().push((cell, flag));
+    }
+    if let (false, Some((_, first))) = (pairs.is_empty(), pairs.values().flatten().next()) {
+        let name = |(a, b): &(usize, usize)| {
+            if a == b {
+                format!("within {}", host(run, *a))
+            } else {
+                format!("{} → {}", host(run, *a), host(run, *b))
+            }
+        };
+        let names: Vec<String> = pairs.keys().map(name).collect();
+        let subjects = pairs.keys().map(|(a, b)| {
+            if a == b { Subject::Node(host(run, *a)) } else { Subject::Pair(host(run, *a), host(run, *b)) }
+        });
+        let cells = pairs.values().map(Vec::len).sum();
+        let words = format!("between nodes: {}", listed(&names, FEW));
+        groups.push(Group { subjects: subjects.collect(), words, cells, first: first.detail.clone() });
+    }
+    groups
+}

@@ -1,0 +1,286 @@
+//! Findings on what is slow: the part at fault, how much is left, what its loopback tells, and what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Joined;
+use super::words::{host, quantity, transport};
+use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_machine::matrix::Unit;
+use peerlane_machine::subject::Subject;
+use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Transport, suspects};
+
+/// What is left below this is an error.
+const ERROR: f64 = 0.8;
+
+/// A suspect with what its values are.
+struct Slow {
+    place: Place,
+    direction: Direction,
+    transport: Transport,
+    latency: bool,
+    left: f64,
+    /// Medians of what it explains.
+    measured: f64,
+    usual: f64,
+    values: usize,
+    /// Whether `usual` is what the cluster's description gives, not what peers reach.
+    expected: bool,
+}
+
+/// What is slow, by part: of one part all transports, and its latencies, together.
+pub(super) fn slow(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+    let mut found: Vec<Slow> = Vec::new();
+    let kinds: BTreeSet<(Transport, Probe)> =
+        joined.iter().map(|j| (j.cell.step.transport, j.cell.step.probe)).collect();
+    for (transport, probe) in kinds {
+        let of_kind = |j: &&Joined| j.cell.step.transport == transport && j.cell.step.probe == probe;
+        let values: Vec<Compared> = joined
+            .iter()
+            .filter(of_kind)
+            .filter_map(|j| {
+                let (expected, through) = j
+                    .expected
+                    .as_ref()
+                    .map(|e| (e.value, e.through.clone()))
+                    .map_or((None, Vec::new()), |(v, t)| (Some(v), t));
+                j.cell.compared(expected, through)
+            })
+            .collect();
+        found.extend(suspects(&values, run.nodes.len()).into_iter().map(|suspect| {
+            let median = |mut of: Vec<f64>| {
+                of.sort_by(f64::total_cmp);
+                of.get(of.len() / 2).copied().unwrap_or(0.0)
+            };
+            let measured = median(suspect.values.iter().map(|i| values[*i].value).collect());
+            let usual = if probe == Probe::Latency { measured * suspect.left } else { measured / suspect.left };
+            Slow {
+                transport,
+                latency: probe == Probe::Latency,
+                left: suspect.left,
+                measured,
+                usual,
+                values: suspect.values.len(),
+                expected: suspect.values.iter().all(|i| !values[*i].through.is_empty()),
+                place: suspect.place,
+                direction: suspect.direction,
+            }
+        }));
+    }
+    let mut groups: BTreeMap<Key, Vec<Slow>> = BTreeMap::new();
+    let nodes: BTreeSet<usize> =
+        found.iter().filter_map(|slow| if let Place::Node(node) = slow.place { Some(node) } else { None }).collect();
+    for slow in found {
+        groups.entry(Key::of(run, &slow, &nodes)).or_default().push(slow);
+    }
+    groups.into_iter().map(|(key, group)| finding(run, joined, &key, &group)).collect()
+}
+
+/// What is one finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Switch(String),
+    Node(usize, Direction),
+    Nic(usize, String, Direction),
+    Pair(usize, usize),
+}
+
+impl Key {
+    /// Of a suspect; the only NIC of a node that is slow by TCP, too, is the node.
+    fn of(run: &NodesRun, slow: &Slow, nodes: &BTreeSet<usize>) -> Key {
+        match &slow.place {
+            Place::Switch(name) => Key::Switch(name.clone()),
+            Place::Node(node) => Key::Node(*node, slow.direction),
+            Place::Nic(node, nic) => {
+                let only = run.nodes.get(*node).is_some_and(|of| of.nics.len() == 1);
+                if only && nodes.contains(node) {
+                    Key::Node(*node, slow.direction)
+                } else {
+                    Key::Nic(*node, nic.clone(), slow.direction)
+                }
+            }
+            Place::Path(a, b) => Key::Pair(a.node.min(b.node), a.node.max(b.node)),
+        }
+    }
+}
+
+fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow]) -> Finding {
+    let late = group.iter().all(|slow| slow.latency);
+    let worst = group.iter().filter(|slow| slow.latency == late).min_by(|a, b| a.left.total_cmp(&b.left));
+    let (left, measured, usual) = worst.map_or((1.0, 0.0, 0.0), |slow| (slow.left, slow.measured, slow.usual));
+    let loopback = loopback(joined, key);
+    let (rule, subjects, part) = match key {
+        Key::Switch(name) => {
+            let part = if name.contains(" to ") { format!("the link {name}") } else { format!("switch {name}") };
+            ("slow-switch", vec![Subject::Node(name.clone())], part)
+        }
+        Key::Node(node, _) => ("slow-node", vec![Subject::Node(host(run, *node))], host(run, *node)),
+        Key::Nic(node, nic, _) => {
+            let name = format!("{}/{nic}", host(run, *node));
+            ("slow-nic", vec![Subject::Node(name.clone())], name)
+        }
+        Key::Pair(a, b) => {
+            let (a, b) = (host(run, *a), host(run, *b));
+            ("slow-between-nodes", vec![Subject::Pair(a.clone(), b.clone())], format!("between {a} and {b}"))
+        }
+    };
+    let rule = if late { "late-between-nodes" } else { rule };
+    let percent = format!("{:.0} %", 100.0 * left);
+    let summary = match (key, late) {
+        (Key::Pair(..), true) => format!("messages take {:.1} times as long {part}", 1.0 / left),
+        (_, true) => format!("{part}: messages to and from it take {:.1} times as long", 1.0 / left),
+        (Key::Pair(..), false) => {
+            format!("{}{part}, {percent} of the rate is left: {}", ways(group), cause(key, loopback))
+        }
+        (Key::Switch(_), false) => format!("{part}: {percent} of the rate is left to all that goes through it"),
+        (Key::Node(_, direction) | Key::Nic(_, _, direction), false) => {
+            let ways = match direction {
+                Direction::Both => "to and from all others",
+                Direction::Out => "in what it sends, and none is missing in what it receives",
+                Direction::In => "in what it receives, and none is missing in what it sends",
+            };
+            format!("{part} has {percent} of the rate {ways}: {}", cause(key, loopback))
+        }
+    };
+    let parts: Vec<String> = group.iter().map(described).collect();
+    let unit = if late { Unit::Microseconds } else { Unit::GigabytesPerSecond };
+    let lost = if late { (measured - usual) * 1e6 } else { (usual - measured) / 1e9 };
+    let source = if group.iter().any(|slow| slow.expected) { "predicted" } else { "as others reach" };
+    let certainty = if run.nodes.len() > 2 { Certainty::Likely } else { Certainty::Possible };
+    let (fix, confirm) = advice(run, key, late, loopback);
+    Finding {
+        rule: rule.to_owned(),
+        kind: FindingKind::Fault,
+        severity: if left < ERROR && !late { Severity::Error } else { Severity::Warning },
+        subjects,
+        summary,
+        expected: format!("{}, {source}", quantity(late, usual)),
+        measured: parts.join("; "),
+        evidence: Vec::new(),
+        fix,
+        certainty,
+        confirm,
+        cost: (lost > 0.0).then_some(Cost { lost, unit, share: 1.0 - left }),
+    }
+}
+
+/// `verbs: 24.82 GB/s in 12 values`.
+fn described(slow: &Slow) -> String {
+    let nics = match &slow.place {
+        Place::Path(End { nic: Some(nic), .. }, _) => format!(" by {nic}"),
+        _ => String::new(),
+    };
+    let value = quantity(slow.latency, slow.measured);
+    let values = if slow.values == 1 { "1 value".to_owned() } else { format!("{} values", slow.values) };
+    format!("{}{nics}: {value} in {values}", transport(slow.transport))
+}
+
+/// `from node1 to node2 only, `, where a pair is slow one way.
+fn ways(group: &[Slow]) -> &'static str {
+    if group.iter().all(|slow| slow.direction == Direction::Out) { "one way " } else { "" }
+}
+
+/// What a loopback tells of an end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Loopback {
+    /// As slow as what crosses the network, or nearly.
+    Slow,
+    /// As fast as that of others.
+    Fast,
+    Unknown,
+}
+
+/// Whether loopbacks of the part are slow, compared with those of others.
+fn loopback(joined: &[Joined], key: &Key) -> Loopback {
+    let is_of = |end: &End| match key {
+        Key::Node(node, _) => end.node == *node,
+        Key::Nic(node, nic, _) => end.node == *node && end.nic.as_ref() == Some(nic),
+        Key::Switch(_) | Key::Pair(..) => false,
+    };
+    let mut of: BTreeMap<Transport, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for one in joined.iter().filter(|j| j.cell.step.is_loopback()) {
+        let Some(value) = one.cell.value() else { continue };
+        let (own, others) = of.entry(one.cell.step.transport).or_default();
+        if is_of(&one.cell.step.from) { own.push(value) } else { others.push(value) }
+    }
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    };
+    // of two transports that of the adapters counts
+    let shares = of.into_iter().rev().filter_map(|(_, (own, others))| Some(median(own)? / median(others)?));
+    match shares.into_iter().next() {
+        Some(share) if share < 0.93 => Loopback::Slow,
+        Some(_) => Loopback::Fast,
+        None => Loopback::Unknown,
+    }
+}
+
+fn cause(key: &Key, loopback: Loopback) -> &'static str {
+    match (key, loopback) {
+        (Key::Node(..), Loopback::Slow) => "its loopback is slow too, so it is the host or what its NICs share",
+        (Key::Node(..), Loopback::Fast) => {
+            "its loopback is as fast as that of others, so it is its way into the network"
+        }
+        (Key::Nic(..), Loopback::Slow) => "its loopback is slow too, so it is the NIC or its PCIe path",
+        (Key::Nic(..), Loopback::Fast) => {
+            "its loopback is as fast as that of others, so it is its cable or switch port"
+        }
+        (Key::Node(..) | Key::Nic(..), Loopback::Unknown) => "the node, its NIC or its cable",
+        (Key::Pair(..) | Key::Switch(_), _) => "both ends are as fast as ever with others, so it is the path",
+    }
+}
+
+/// What to do, and what would confirm it.
+fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String, String) {
+    let name = |node: usize| host(run, node);
+    match (key, loopback) {
+        _ if late => (
+            "Compare settings of the node with those of others: CPU frequency and idle states, interrupt moderation, NUMA node of the \
+             process, and for a path its route through the network."
+                .to_owned(),
+            "`cpupower frequency-info`, `ethtool -c`, `traceroute`".to_owned(),
+        ),
+        (Key::Switch(name), _) => (
+            format!(
+                "Look at the ports of {name}: speed, errors, and whether links up are down, so that others carry their load; \
+                 then its routing."
+            ),
+            "counters of the switch, `ibdiagnet`".to_owned(),
+        ),
+        (Key::Node(node, _), Loopback::Slow | Loopback::Unknown) => (
+            format!("Run `peerlane check live` on {}: PCIe links, IOMMU, CPU clocks; and look for other jobs there.", name(*node)),
+            format!("`ssh {} peerlane check live`", name(*node)),
+        ),
+        (Key::Node(node, _), Loopback::Fast) => (
+            format!("Look at what the NICs of {} have in common in the network: leaf switch, its uplinks, rate limits.", name(*node)),
+            "counters of the leaf switch; `ethtool -S`".to_owned(),
+        ),
+        (Key::Nic(node, nic, _), Loopback::Slow) => (
+            format!(
+                "Compare the PCIe link and firmware of {nic} on {} with those of another node; reseat or replace the NIC.",
+                name(*node)
+            ),
+            format!("`ssh {} lspci -vv`: LnkSta of {nic}; `mlxlink`", name(*node)),
+        ),
+        (Key::Nic(node, nic, direction), _) => {
+            let one_way = match direction {
+                Direction::Both => "",
+                Direction::Out | Direction::In => {
+                    " Loss in one direction shows in its error counters and as retransmissions at the sender."
+                }
+            };
+            (
+                format!(
+                    "Check port speed and error counters of {nic} on {} and at the switch, then replace the cable, then try \
+                     another switch port.{one_way}",
+                    name(*node)
+                ),
+                format!("`ssh {} rdma statistic show link {nic}`, `perfquery`, `ethtool -S`", name(*node)),
+            )
+        }
+        (Key::Pair(a, b), _) => (
+            format!("Find the route between {} and {}: a link on it is slow, or shared with others.", name(*a), name(*b)),
+            "`ibtracert`, counters of the switches on the way".to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,121 @@
+use super::*;
+use peerlane_design::cluster::{embedded, read_cluster};
+use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
+use peerlane_machine::random::Random;
+use peerlane_measure::nodes::{Method, Network, NodePlan, Wanted, execute};
+use peerlane_read::catalogue;
+
+fn hgx() -> Cluster {
+    with_latencies_of_adapters(embedded("hgx-h200-x32").unwrap().unwrap())
+}
+
+fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun {
+    let mut network = SimulatedCluster::new(cluster, faults, seed).unwrap();
+    let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+    let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
+    let mut run = NodesRun::new(&cluster.name, "cluster", network.nodes().to_vec(), plan.clone());
+    execute(&mut network, &plan, Vec::new(), &mut |event| {
+        run.apply(event);
+        true
+    });
+    run
+}
+
+fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
+    let run = measured(cluster, faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 3);
+    judge(&run, &joined(&run, Some(cluster))).findings
+}
+
+#[test]
+fn a_healthy_cluster_is_healthy() {
+    let cluster = hgx();
+    let run = measured(&cluster, Vec::new(), 3);
+    for known in [Some(&cluster), None] {
+        let judged = judge(&run, &joined(&run, known));
+        assert_eq!((judged.verdict, judged.findings), (Verdict::Healthy, Vec::new()));
+        assert_eq!(judged.checked, ["rates by verbs", "latencies by verbs"]);
+    }
+}
+
+#[test]
+fn each_fault_is_named_with_what_its_loopback_tells() {
+    let cluster = hgx();
+    for (fault, rule, words) in [
+        (
+            "slow-node:node7:0.5",
+            "slow-node",
+            "node7 has 50 % of the rate to and from all others: its loopback is slow too",
+        ),
+        ("slow-nic:node9/mlx5_3:0.9", "slow-nic", "it is the NIC or its PCIe path"),
+        ("slow-cable:node9/mlx5_3:0.7", "slow-nic", "node9/mlx5_3 has 70 % of the rate"),
+        ("slow-cable:node9/mlx5_3:0.7", "slow-nic", "it is its cable or switch port"),
+        ("one-way:node30/mlx5_3:0.4", "slow-nic", "in what it sends, and none is missing in what it receives"),
+        ("slow-switch:leaf3:0.6", "slow-switch", "switch leaf3: 60 % of the rate is left"),
+        ("slow-path:node4-node5:0.5", "slow-between-nodes", "between node4 and node5, 50 % of the rate is left"),
+        ("lost-node:node3:30", "lost-node", "node3 was lost: its agent no longer answers"),
+        ("corrupt:node8/mlx5_1", "corrupt-data", "data changed on its way to node8/mlx5_1"),
+    ] {
+        let findings = found(&cluster, fault);
+        let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+        assert!(only.rule == rule && only.summary.contains(words), "{fault}: {only:#?}");
+        assert!(!only.fix.is_empty() && !only.confirm.is_empty() && !only.measured.is_empty(), "{only:#?}");
+    }
+}
+
+#[test]
+fn peers_are_enough_where_no_network_is_known() {
+    let cluster = hgx();
+    let faults = "slow-node:node7:0.5 slow-cable:node9/mlx5_3:0.8";
+    let run = measured(&cluster, faults.split(' ').map(|fault| fault.parse().unwrap()).collect(), 3);
+    let mut subjects: Vec<String> =
+        judge(&run, &joined(&run, None)).findings.iter().map(|f| f.subjects[0].to_string()).collect();
+    subjects.sort();
+    assert_eq!(subjects, ["node7", "node9/mlx5_3"]);
+}
+
+#[test]
+fn two_nodes_without_an_expectation_are_not_judged() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let mut run = measured(&cluster, Vec::new(), 3);
+    assert_eq!(judge(&run, &joined(&run, Some(&cluster))).verdict, Verdict::Healthy);
+    run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
+    assert_eq!(judge(&run, &joined(&run, None)).verdict, Verdict::NotJudged);
+}
+
+/// 1,000 nodes with two NICs each, in a fat tree; 20 faults that leave 40 to 95 %, drawn.
+#[test]
+fn twenty_faults_among_a_thousand_nodes_are_found() {
+    let text = "name = \"thousand\"\nnode = \"k20-cx3-snb\"\nnodes = 1000\n[network]\nshape = \"fat-tree:2\"\nhop_latency_us = 0.2\n";
+    let node = |name: &str| catalogue::system(name).and_then(Result::ok);
+    let cluster = with_latencies_of_adapters(read_cluster(text, "thousand", node).unwrap());
+    let nic = cluster.node.fabric.node(cluster.nics[0]).name.clone();
+    let mut random = Random::from_seed(20);
+    let mut nodes = std::collections::BTreeSet::new();
+    while nodes.len() < 19 {
+        // a slow switch hides what is less slow behind it: leaf5 has nodes 160 to 191
+        nodes.extend(Some(random.below(1000)).filter(|node| !(160..192).contains(node)));
+    }
+    let mut planted: Vec<(String, &str)> = Vec::new();
+    let mut faults = Vec::new();
+    for (at, node) in nodes.into_iter().enumerate() {
+        let left = 0.4 + 0.55 * random.uniform();
+        let (fault, rule) = match at % 4 {
+            0 => (format!("slow-node:node{node}:{left:.3}"), "slow-nic"),
+            1 => (format!("slow-nic:node{node}/{nic}:{left:.3}"), "slow-nic"),
+            2 => (format!("slow-cable:node{node}/{nic}:{left:.3}"), "slow-nic"),
+            _ => (format!("one-way:node{node}:{left:.3}"), "slow-nic"),
+        };
+        planted.push((format!("node{node}/{nic}"), rule));
+        faults.push(fault.parse().unwrap());
+    }
+    faults.push("slow-switch:leaf5:0.6".parse().unwrap());
+    planted.push(("leaf5".to_owned(), "slow-switch"));
+    let run = measured(&cluster, faults, 9);
+    let findings = judge(&run, &joined(&run, Some(&cluster))).findings;
+    let has = |(subject, rule): &&(String, &str)| {
+        findings.iter().any(|f| f.rule == *rule && f.subjects[0].to_string() == *subject)
+    };
+    let missed: Vec<_> = planted.iter().filter(|p| !has(p)).collect();
+    assert!(missed.is_empty(), "{missed:?}\n{:?}", findings.iter().map(|f| &f.summary).collect::<Vec<_>>());
+    assert!(findings.len() <= planted.len() + 1, "{:?}", findings.iter().map(|f| &f.summary).collect::<Vec<_>>());
+}

@@ -1,0 +1,3 @@
+#![no_main]
+
+peerlane_fuzz::fuzz!(nodes_run);
