@@ -5,6 +5,7 @@
 
 mod counters;
 pub(crate) mod digits;
+pub mod excerpt;
 mod file;
 mod limits;
 mod machine;

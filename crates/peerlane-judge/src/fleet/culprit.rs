@@ -22,6 +22,9 @@ pub(super) struct Group<'a> {
 
 /// Splits bad numbers by the part that explains them. `all` are the machine's numbers.
 pub(super) fn groups<'a>(machine: &str, bad: Vec<Bad<'a>>, all: &[&'a What]) -> Vec<Group<'a>> {
+    if bad.is_empty() {
+        return Vec::new();
+    }
     let gpus: BTreeSet<&str> = all.iter().flat_map(|what| &what.gpus).map(String::as_str).collect();
     let (mut left, sets): (Vec<Bad>, Vec<Bad>) = bad.into_iter().partition(|b| !b.what.set && !b.what.gpus.is_empty());
     let shares: BTreeMap<(&str, Role), f64> = gpus

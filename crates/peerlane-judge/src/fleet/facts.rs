@@ -3,13 +3,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use peerlane_measure::run::Run;
+use peerlane_measure::run::excerpt::Excerpt;
 
 /// °C from which rules may call a GPU hot.
 const HOT: f64 = 75.0;
 
 /// Keys of JSON whose values differ between any two machines, or moments: no rule judges by them.
-const VOLATILE: [&str; 14] = [
+const VOLATILE: [&str; 15] = [
     "uuid",
     "serial",
     "taken",
@@ -23,8 +23,12 @@ const VOLATILE: [&str; 14] = [
     "memory_utilization",
     "cluster",
     "pid",
+    "reading",
     "proc/sys/kernel/hostname",
 ];
+
+/// Of these only matters whether a rule may call them hot.
+const TEMPERATURES: [&str; 2] = ["temperature_c", "memory_temperature_c"];
 
 /// Counters since a machine was started, of which only rises during a run are judged.
 const COUNTERS: [&str; 3] = ["crc_flit", "crc_data", "ecc_data"];
@@ -32,17 +36,20 @@ const COUNTERS: [&str; 3] = ["crc_flit", "crc_data", "ecc_data"];
 /// Numbers with so many digits are sizes, times and counts, of which the magnitude is kept.
 const MANY_DIGITS: usize = 4;
 
+/// Tables of a system file that describe how it is simulated, which no rule knows.
+const SIMULATED: [&str; 2] = ["[simulated]", "[[faults]]"];
+
 /// Stands for all that rules look at apart from the numbers.
-pub(super) fn of(run: &Run) -> u64 {
+pub(super) fn of(excerpt: &Excerpt) -> u64 {
     let mut hasher = DefaultHasher::new();
-    run.machine.system.hash(&mut hasher);
-    for source in &run.machine.evidence {
-        source.name.hash(&mut hasher);
-        outline(&source.text).hash(&mut hasher);
+    excerpt.system.as_deref().map(design).hash(&mut hasher);
+    for (name, text) in &excerpt.evidence {
+        name.hash(&mut hasher);
+        outline(text).hash(&mut hasher);
     }
-    outline(&format!("{:?}", run.counters)).hash(&mut hasher);
-    let c = &run.conditions;
-    (&c.kernel, &c.driver, &c.nccl, &c.notes, run.complete).hash(&mut hasher);
+    outline(&excerpt.counters).hash(&mut hasher);
+    let c = &excerpt.conditions;
+    (&c.kernel, &c.driver, &c.nccl, &c.notes, excerpt.complete).hash(&mut hasher);
     for state in c.before.iter().chain(&c.after) {
         let hot = state.temperature_c.is_some_and(|c| c >= HOT);
         (&state.gpu, hot, &state.clock_event_reasons, state.pcie_replays, state.processes).hash(&mut hasher);
@@ -50,56 +57,77 @@ pub(super) fn of(run: &Run) -> u64 {
     hasher.finish()
 }
 
+/// The lines of a system file that describe the design.
+fn design(system: &str) -> Vec<&str> {
+    let mut simulated = false;
+    let lines = system.lines().filter(|line| {
+        if line.starts_with('[') {
+            simulated = SIMULATED.contains(&line.trim_end());
+        }
+        !simulated
+    });
+    lines.collect()
+}
+
 /// A text without values of volatile keys, and with magnitudes in place of large numbers.
-fn outline(text: &str) -> String {
+fn outline(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
-    let mut kept = String::with_capacity(text.len() / 2);
+    let mut kept = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        if byte == b'"' {
-            let end = closing(bytes, at);
-            let word = text.get(at + 1..end).unwrap_or_default();
-            let value = after_colon(bytes, end + 1);
-            if let Some(value) = value.filter(|_| VOLATILE.contains(&word) || word.ends_with("/meminfo")) {
-                kept.push_str(word);
-                at = skip(bytes, value);
-                continue;
-            }
-            let number = |value: usize| text.get(value..skip(bytes, value)).and_then(|v| v.trim().parse::<f64>().ok());
-            if let Some((value, number)) = value.and_then(|value| Some((value, number(value)?))) {
-                let coarse = match word {
-                    "temperature_c" | "memory_temperature_c" => Some(number >= HOT),
-                    _ if COUNTERS.contains(&word) => Some(number > 0.0),
-                    _ => None,
-                };
-                if let Some(coarse) = coarse {
-                    kept.push_str(word);
-                    kept.push(if coarse { '+' } else { '0' });
+        match byte {
+            b'"' => {
+                let end = closing(bytes, at);
+                let word = bytes.get(at + 1..end).unwrap_or_default();
+                let value = after_colon(bytes, end + 1);
+                if let Some((value, coarse)) = value.and_then(|value| Some((value, coarse(word, bytes, value)?))) {
+                    kept.extend_from_slice(word);
+                    kept.push(coarse);
                     at = skip(bytes, value);
-                    continue;
+                } else {
+                    kept.push(byte);
+                    at += 1;
                 }
             }
-        }
-        if text.get(at..).is_some_and(|rest| rest.starts_with("GPU-")) {
-            at += "GPU-".len() + bytes.iter().skip(at + 4).take_while(|b| b.is_ascii_hexdigit() || **b == b'-').count();
-            continue;
-        }
-        if byte.is_ascii_digit() {
-            let digits = bytes.iter().skip(at).take_while(|b| b.is_ascii_digit()).count();
-            if digits >= MANY_DIGITS {
-                kept.push('#');
-                kept.push_str(&digits.to_string());
-            } else {
-                kept.push_str(text.get(at..at + digits).unwrap_or_default());
+            b'G' if bytes.get(at..).is_some_and(|rest| rest.starts_with(b"GPU-")) => {
+                at += 4 + bytes.iter().skip(at + 4).take_while(|b| b.is_ascii_hexdigit() || **b == b'-').count();
             }
-            at += digits;
-            continue;
+            b'0'..=b'9' => {
+                let digits = bytes.iter().skip(at).take_while(|b| b.is_ascii_digit()).count();
+                if digits >= MANY_DIGITS {
+                    kept.push(b'#');
+                    kept.extend_from_slice(&digits.to_le_bytes());
+                } else {
+                    kept.extend(bytes.iter().skip(at).take(digits));
+                }
+                at += digits;
+            }
+            _ => {
+                kept.push(byte);
+                at += 1;
+            }
         }
-        let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { break };
-        kept.push(c);
-        at += c.len_utf8();
     }
     kept
+}
+
+/// What is kept of a value that differs between any two machines; `None` of one that is kept as it is.
+fn coarse(key: &[u8], bytes: &[u8], value: usize) -> Option<u8> {
+    let is = |known: &&str| known.as_bytes() == key;
+    let number = || {
+        let text = std::str::from_utf8(bytes.get(value..skip(bytes, value))?).ok()?;
+        text.trim().parse::<f64>().ok()
+    };
+    let sign = |yes: bool| if yes { b'+' } else { b'0' };
+    if VOLATILE.iter().any(is) || key.ends_with(b"/meminfo") {
+        Some(b' ')
+    } else if TEMPERATURES.iter().any(is) {
+        Some(sign(number()? >= HOT))
+    } else if COUNTERS.iter().any(is) {
+        Some(sign(number()? > 0.0))
+    } else {
+        None
+    }
 }
 
 /// Where a string ends that begins at a quotation mark.

@@ -1,6 +1,6 @@
 //! The fleet as a whole: machines, kinds, what is wrong with which machine, and what is a property of a kind.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
 use super::machines::{Machine, machines};
@@ -130,7 +130,7 @@ fn kinds<'m, 'a>(all: &'m [Machine<'a>]) -> Vec<Vec<&'m Machine<'a>>> {
 
 /// The columns of all numbers, with their places.
 fn columns<'k>(all: &[Machine], known: &'k HashMap<u64, What>) -> BTreeMap<&'k Test, usize> {
-    let keys: BTreeSet<u64> = all.iter().flat_map(|machine| machine.current.keys().copied()).collect();
+    let keys: HashSet<u64> = all.iter().flat_map(|machine| &machine.current).map(|(number, _)| number.key).collect();
     let found: BTreeSet<&Test> =
         keys.iter().filter_map(|key| known.get(key)).filter(|w| !w.by_cpu).map(|w| &w.column).collect();
     found.into_iter().enumerate().map(|(at, test)| (test, at)).collect()
@@ -145,7 +145,7 @@ fn scores(
 ) -> Vec<Option<f32>> {
     let mut scores: Vec<Option<f32>> = vec![None; columns.len()];
     let Some(usual) = usual else { return scores };
-    for (number, _) in machine.current.values() {
+    for (number, _) in &machine.current {
         let Some(what) = known.get(&number.key) else { continue };
         let Some(slot) = columns.get(&what.column).and_then(|at| scores.get_mut(*at)) else { continue };
         let (Some([value, ..]), Some(median)) = (number.value(), usual.median(number.key)) else { continue };

@@ -14,8 +14,8 @@ pub(super) struct Machine<'a> {
     pub(super) newest: &'a Node,
     /// All of them; those of the baseline come first.
     pub(super) records: Vec<&'a Node>,
-    /// Of each quantity the newest number, with the place of its record.
-    pub(super) current: BTreeMap<u64, (Number, usize)>,
+    /// Of each quantity the newest number, with the place of its record; by key.
+    pub(super) current: Vec<(Number, usize)>,
     /// How many of the records are a baseline: the first ones.
     pub(super) baseline: usize,
 }
@@ -30,16 +30,20 @@ impl<'a> Machine<'a> {
         records.retain(|node| !whole.iter().any(|other| is_part(node, other)));
         let baseline = records.iter().filter(|node| is_baseline(node)).count();
         let newest = *records.last()?;
-        let mut current = BTreeMap::new();
-        for (at, node) in records.iter().enumerate().skip(baseline).filter(|(_, node)| node.kind == newest.kind) {
-            current.extend(node.numbers.iter().map(|number| (number.key, (*number, at))));
+        let mut current: Vec<(Number, usize)> = Vec::with_capacity(newest.numbers.len());
+        for (at, node) in records.iter().enumerate().skip(baseline).rev().filter(|(_, node)| node.kind == newest.kind) {
+            current.extend(node.numbers.iter().map(|number| (*number, at)));
         }
+        // stable: of each quantity the newest comes first
+        current.sort_by_key(|(number, _)| number.key);
+        current.dedup_by_key(|(number, _)| number.key);
         Some(Machine { name, newest, records, current, baseline })
     }
 
     /// Earlier values of a number, the oldest first.
     pub(super) fn earlier(&self, key: u64) -> Vec<[f64; 3]> {
-        let Some(&(_, newest)) = self.current.get(&key) else { return Vec::new() };
+        let newest = self.current.binary_search_by_key(&key, |(number, _)| number.key);
+        let Some(&(_, newest)) = newest.ok().and_then(|at| self.current.get(at)) else { return Vec::new() };
         let records = self.records.iter().take(newest).filter(|node| node.kind == self.newest.kind);
         records.filter_map(|node| node.number(key)?.value()).collect()
     }

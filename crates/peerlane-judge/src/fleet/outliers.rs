@@ -51,7 +51,7 @@ pub(super) fn among_peers(
     settings: &Settings,
 ) -> Vec<Suspect> {
     let limits = Limits::of(settings, usual.machines);
-    let bad = machine.current.values().filter_map(|(number, _)| usual.bad(number, known.get(&number.key)?, limits));
+    let bad = machine.current.iter().filter_map(|(number, _)| usual.bad(number, known.get(&number.key)?, limits));
     let others = usual.machines - 1;
     let shows = |keys: &BTreeMap<u64, &What>| {
         let records = machine.records.iter().filter(|node| node.kind == machine.newest.kind);
@@ -66,7 +66,7 @@ pub(super) fn among_peers(
         })
         .then(|| report(machine, group, (OUTLIER, &format!("{others} machines of its kind")), &shows))
     };
-    let all: Vec<&What> = machine.current.keys().filter_map(|key| known.get(key)).collect();
+    let all: Vec<&What> = machine.current.iter().filter_map(|(number, _)| known.get(&number.key)).collect();
     let suspects = groups(&machine.name, bad.collect(), &all).into_iter().filter_map(report);
     suspects.map(|s| Suspect { before: s.worst.as_ref().and_then(|(key, _)| before(machine, *key)), ..s }).collect()
 }
@@ -78,8 +78,11 @@ pub(super) fn since_before(
     known: &HashMap<u64, What>,
     settings: &Settings,
 ) -> Vec<Suspect> {
+    if machine.records.len() == 1 {
+        return Vec::new();
+    }
     let mut bad: Vec<Bad> = Vec::new();
-    for (number, _) in machine.current.values() {
+    for (number, _) in &machine.current {
         let (Some(what), earlier) = (known.get(&number.key), machine.earlier(number.key)) else { continue };
         let mut values: Vec<f64> = earlier.iter().map(|[value, ..]| *value).collect();
         if values.is_empty() {
@@ -114,7 +117,7 @@ pub(super) fn since_before(
             bad.push(Bad { key: number.key, what, value: Some(value[0]), usual: old, worse, deviations, void: None });
         }
     }
-    let all: Vec<&What> = machine.current.keys().filter_map(|key| known.get(key)).collect();
+    let all: Vec<&What> = machine.current.iter().filter_map(|(number, _)| known.get(&number.key)).collect();
     let alone = |b: &Bad| (b.worse > 2.0 * ALONE * settings.fleet.below).then_some(());
     let shows = |_: &BTreeMap<u64, &What>| 1;
     let own = match machine.records.len() - 1 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
@@ -12,7 +12,9 @@ use peerlane_machine::matrix::{Engine, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Transfer, Via};
 use peerlane_measure::plan::{Test as Family, Work};
-use peerlane_measure::run::{Cell, FlagKind, Partial, Run, RunError, ends};
+use peerlane_measure::run::excerpt::{Excerpt, Number as Read};
+use peerlane_measure::run::{FlagKind, Partial, Run, RunError, ends};
+use peerlane_read::evidence::from_json;
 
 /// From this size on a transfer's rate is that of its path, and not of what starts it.
 const LARGE: u64 = 1 << 20;
@@ -24,6 +26,10 @@ const STAND_IN: &str = "00000000-0000-0000-0000-";
 #[derive(Debug, Default)]
 pub struct Dictionary {
     known: Mutex<HashMap<u64, What>>,
+    /// Keys of numbers by what stands in records, so that each text is read once.
+    keys: Mutex<HashMap<u64, u64>>,
+    /// The same for descriptions of machines.
+    fabrics: Mutex<HashMap<u64, Arc<Described>>>,
 }
 
 impl Dictionary {
@@ -49,7 +55,7 @@ pub struct Node {
     pub driver: Option<String>,
     /// When it began, in seconds since 1970; 0 where that is unknown.
     pub began: u64,
-    /// Stands for its text: copies of a record have the same.
+    /// Stands for machine, moment and numbers: copies of a record have the same.
     pub(super) content: u64,
     /// Whether the record has the name of its host.
     pub(super) named_by_host: bool,
@@ -64,6 +70,16 @@ pub struct Node {
 }
 
 /// What is compared of a record's description of its machine.
+#[derive(Debug)]
+struct Described {
+    kind: String,
+    products: Vec<String>,
+    gpus: usize,
+    classes: Classes,
+    /// Stands for the classes.
+    hash: u64,
+}
+
 #[derive(Default, Deserialize)]
 struct Fabric {
     #[serde(default)]
@@ -82,7 +98,7 @@ struct Device {
     product: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Hash)]
 struct Classes {
     #[serde(default)]
     rows: Vec<String>,
@@ -97,8 +113,10 @@ impl Node {
     ///
     /// Fails where the text is no record of this version, or none of a machine with a GPU that is known.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
-        let run = Partial::read(text)?.run;
-        Ok(Node { content: hash(&text), ..Node::of(&run, file, dictionary) })
+        match Excerpt::read(text).and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
+            Some(node) => Ok(node),
+            None => Ok(Node::of(&Partial::read(text)?.run, file, dictionary)),
+        }
     }
 
     /// The same with what stood in front of its lines in the output of `srun -l` or `pdsh`.
@@ -113,26 +131,34 @@ impl Node {
 
     /// What is compared of a run.
     pub fn of(run: &Run, file: &str, dictionary: &Dictionary) -> Node {
-        let fabric = Fabric::deserialize(&run.fabric).unwrap_or_default();
-        let gpus: Vec<&Device> = fabric.nodes.iter().filter(|d| d.kind == "gpu").collect();
-        let mut products: Vec<String> = gpus.iter().filter_map(|d| d.product.clone().or(d.part.clone())).collect();
-        products.sort();
-        products.dedup();
-        let host = run.conditions.host.clone().filter(|host| !names::is_nameless(host));
-        let numbers = numbers(&run.cells, &fabric.classes, dictionary);
+        let excerpt = Excerpt::of(run);
+        // all work of a run is known
+        Node::compared(&excerpt, file, dictionary).unwrap_or_else(|| Node::new(&excerpt, file, dictionary, Vec::new()))
+    }
+
+    /// `None` where a number is of a kind that this version does not know.
+    fn compared(excerpt: &Excerpt, file: &str, dictionary: &Dictionary) -> Option<Node> {
+        let numbers = numbers(&excerpt.numbers, &described(&excerpt.fabric, dictionary), dictionary)?;
+        Some(Node::new(excerpt, file, dictionary, numbers))
+    }
+
+    fn new(excerpt: &Excerpt, file: &str, dictionary: &Dictionary, numbers: Vec<Number>) -> Node {
+        let described = described(&excerpt.fabric, dictionary);
+        let conditions = &excerpt.conditions;
+        let host = conditions.host.clone().filter(|host| !names::is_nameless(host));
         Node {
             named_by_host: host.is_some(),
-            name: host.or_else(|| names::of_path(file)).unwrap_or_else(|| run.machine.name.clone()),
+            name: host.or_else(|| names::of_path(file)).unwrap_or_else(|| excerpt.name.clone().into_owned()),
             file: file.to_owned(),
-            kind: kind(&fabric),
-            products,
-            gpus: gpus.len(),
-            driver: run.conditions.driver.clone(),
-            began: run.conditions.began,
-            content: hash(&(&run.conditions.host, run.conditions.began, file)),
+            kind: described.kind.clone(),
+            products: described.products.clone(),
+            gpus: described.gpus,
+            driver: conditions.driver.clone(),
+            began: conditions.began,
+            content: content(excerpt, &numbers),
             label: None,
-            uuids: uuids(run),
-            facts: facts::of(run),
+            uuids: uuids(excerpt),
+            facts: facts::of(excerpt),
             numbers,
         }
     }
@@ -149,13 +175,19 @@ fn hash(what: &impl Hash) -> u64 {
     hasher.finish()
 }
 
+fn content(excerpt: &Excerpt, numbers: &[Number]) -> u64 {
+    let values: Vec<(u64, u64)> = numbers.iter().map(|number| (number.key, number.value.to_bits())).collect();
+    let machine = (&excerpt.name, &excerpt.system, &excerpt.evidence);
+    hash(&(machine, &excerpt.conditions.host, excerpt.conditions.began, excerpt.complete, values))
+}
+
 /// What NVIDIA's GPUs are called for ever: `GPU-` and 36 characters. Stand-ins in redacted records say nothing.
-fn uuids(run: &Run) -> Vec<u64> {
+fn uuids(excerpt: &Excerpt) -> Vec<u64> {
     const LENGTH: usize = 36;
     let mut found = Vec::new();
-    for source in &run.machine.evidence {
-        for (at, mark) in source.text.match_indices("GPU-") {
-            let id = source.text.get(at + mark.len()..at + mark.len() + LENGTH).unwrap_or_default();
+    for (_, text) in &excerpt.evidence {
+        for (at, mark) in text.match_indices("GPU-") {
+            let id = text.get(at + mark.len()..at + mark.len() + LENGTH).unwrap_or_default();
             let fits = id.len() == LENGTH && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
             if fits && !id.starts_with(STAND_IN) {
                 found.push(hash(&id));
@@ -167,79 +199,102 @@ fn uuids(run: &Run) -> Vec<u64> {
     found
 }
 
-fn numbers(cells: &[Cell], classes: &Classes, dictionary: &Dictionary) -> Vec<Number> {
-    let mut numbers = Vec::with_capacity(cells.len());
-    let mut fresh: Vec<(u64, &Cell)> = Vec::new();
-    for cell in cells {
-        let key = key(cell, classes);
-        let void = cell.flags.iter().map(|f| f.kind).find(|kind| kind.voids());
-        let usable = cell.usable().filter(|e| e.value.is_finite() && e.value > 0.0);
-        // what other programs disturbed is compared with nothing
-        if cell.flag(FlagKind::Busy).is_some() {
-            continue;
-        }
-        numbers.push(Number::new(key, usable.map(|e| [e.value, e.low, e.high]), void));
-        fresh.push((key, cell));
+fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
+    let locked = || dictionary.fabrics.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = hash(&fabric);
+    if let Some(known) = locked().get(&of) {
+        return known.clone();
     }
+    let fabric: Fabric = from_json(fabric).unwrap_or_default();
+    let gpus: Vec<&Device> = fabric.nodes.iter().filter(|d| d.kind == "gpu").collect();
+    let mut products: Vec<String> = gpus.iter().filter_map(|d| d.product.clone().or(d.part.clone())).collect();
+    products.sort();
+    products.dedup();
+    let (kind, gpus, hash) = (kind(&fabric), gpus.len(), hash(&fabric.classes));
+    let described = Arc::new(Described { kind, products, gpus, classes: fabric.classes, hash });
+    locked().insert(of, described.clone());
+    described
+}
+
+fn numbers(all: &[Read], described: &Described, dictionary: &Dictionary) -> Option<Vec<Number>> {
+    let mut numbers = Vec::with_capacity(all.len());
+    let stands =
+        |read: &Read| hash(&(read.test, &read.text, read.size, read.quantity, read.unit.name(), described.hash));
+    // what other programs disturbed is compared with nothing
+    let all: Vec<(u64, &Read)> =
+        all.iter().filter(|read| !read.flags.contains(&FlagKind::Busy)).map(|read| (stands(read), read)).collect();
+    let mut keys = dictionary.keys.lock().unwrap_or_else(PoisonError::into_inner);
+    for (stands, read) in all {
+        let key = match keys.get(&stands) {
+            Some(key) => *key,
+            None => {
+                let work = read.work()?;
+                let class = class(&work, &described.classes);
+                let key = key(read, &work, &class);
+                let mut known = dictionary.known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.entry(key).or_insert_with(|| what(read, &work, class));
+                keys.insert(stands, key);
+                key
+            }
+        };
+        let usable = read.usable().filter(|[value, ..]| value.is_finite() && *value > 0.0);
+        numbers.push(Number::new(key, usable, read.void()));
+    }
+    drop(keys);
     // of several the last counts
     numbers.reverse();
     numbers.sort_by_key(|number: &Number| number.key);
     numbers.dedup_by_key(|number| number.key);
-    let mut known = dictionary.known.lock().unwrap_or_else(PoisonError::into_inner);
-    for (key, cell) in fresh {
-        known.entry(key).or_insert_with(|| what(cell, classes));
-    }
-    numbers
+    Some(numbers)
 }
 
 /// The same number of another run has the same key. Sizes that fit a sample's time differ from run to run.
-fn key(cell: &Cell, classes: &Classes) -> u64 {
+fn key(read: &Read, work: &Work, class: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (cell.test, &cell.work, cell.quantity, cell.unit.name(), class(&cell.work, classes)).hash(&mut hasher);
-    if cell.test == Family::Sizes || matches!(cell.work, Work::Collective { .. }) {
-        cell.size.hash(&mut hasher);
+    (read.test, work, read.quantity, read.unit.name(), class).hash(&mut hasher);
+    if read.test == Family::Sizes || matches!(work, Work::Collective { .. }) {
+        read.size.hash(&mut hasher);
     }
     hasher.finish()
 }
 
-fn what(cell: &Cell, classes: &Classes) -> What {
-    let all = match &cell.work {
+fn what(read: &Read, work: &Work, class: String) -> What {
+    let all = match work {
         Work::Transfers(all) => all.as_slice(),
         Work::SmallCopies(one) => std::slice::from_ref(one),
         _ => &[],
     };
-    let class = class(&cell.work, classes);
-    let gpus: Vec<String> = cell.work.gpus().into_iter().map(str::to_owned).collect();
-    let small = cell.size.0 < LARGE;
+    let gpus: Vec<String> = work.gpus().into_iter().map(str::to_owned).collect();
+    let small = read.size.0 < LARGE;
     // these are as fast as the CPU runs the driver and this program
-    let by_cpu = cell.quantity == Quantity::EnqueueLatency
-        || matches!(cell.work, Work::SmallCopies(_) | Work::HostMemory { .. })
-        || matches!(cell.test, Family::Pageable | Family::Managed)
-        || (small && (cell.test == Family::Sizes || matches!(cell.work, Work::Collective { .. })));
+    let by_cpu = read.quantity == Quantity::EnqueueLatency
+        || matches!(work, Work::SmallCopies(_) | Work::HostMemory { .. })
+        || matches!(read.test, Family::Pageable | Family::Managed)
+        || (small && (read.test == Family::Sizes || matches!(work, Work::Collective { .. })));
     let method = method(all);
-    let size = if small && cell.size.0 > 0 { format!("{} B", cell.size.0) } else { String::new() };
-    let parts = [cell.quantity.name(), &method, &class, &size];
+    let size = if small && read.size.0 > 0 { format!("{} B", read.size.0) } else { String::new() };
+    let parts = [read.quantity.name(), &method, &class, &size];
     let sort = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     What {
-        test: cell.test,
-        quantity: cell.quantity,
-        unit: cell.unit,
-        words: ends(&cell.work),
+        test: read.test,
+        quantity: read.quantity,
+        unit: read.unit,
+        words: ends(work),
         set: gpus.len() > 2,
         one_way: all.len() == 1 && gpus.len() == 2,
         gpus,
         by_cpu,
+        class: format!("{}: {sort}, {}", read.test, all.len()),
         column: Column {
-            name: format!("{}: {sort}", cell.test),
-            family: cell.test.to_string(),
-            method: [cell.quantity.name(), &method]
+            name: format!("{}: {sort}", read.test),
+            family: read.test.to_string(),
+            method: [read.quantity.name(), &method]
                 .into_iter()
                 .filter(|m| !m.is_empty())
                 .collect::<Vec<_>>()
                 .join(", "),
-            class: class.clone(),
+            class,
         },
-        class: format!("{}: {sort}, {}", cell.test, all.len()),
     }
 }
 

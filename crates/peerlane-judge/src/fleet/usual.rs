@@ -102,7 +102,7 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 impl Usual {
     pub(super) fn of(members: &[&Machine], known: &HashMap<u64, What>) -> Usual {
         let mut values: HashMap<u64, Vec<f64>> = HashMap::new();
-        for (number, _) in members.iter().flat_map(|machine| machine.current.values()) {
+        for (number, _) in members.iter().flat_map(|machine| &machine.current) {
             if let Some([value, ..]) = number.value() {
                 values.entry(number.key).or_default().push(value);
             }
@@ -163,7 +163,7 @@ impl Usual {
 
     /// Whether all numbers of a machine are near the usual ones, so that rules find on it what they find on others like it.
     pub(super) fn is_typical(&self, machine: &Machine, known: &HashMap<u64, What>, limits: Limits) -> bool {
-        machine.current.values().all(|(number, _)| {
+        machine.current.iter().all(|(number, _)| {
             let what = known.get(&number.key);
             what.is_some_and(|what| match (number.value(), self.median(number.key)) {
                 (Some([value, ..]), Some(usual)) => what.by_cpu || what.worse(value, usual).abs() < limits.below / 2.0,

@@ -4,9 +4,15 @@
 mod make;
 
 use make::Maker;
-use peerlane::check::{Settings, Severity};
+use peerlane::case::Case;
+use peerlane::catalogue::Parts;
+use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check};
+use peerlane::comparison::Comparison;
+use peerlane::counter::ErrorCounter;
 use peerlane::fault::Fault;
-use peerlane::fleet::{Dictionary, Node, against, compare};
+use peerlane::fleet::{Dictionary, Node, Records, against, compare, judge};
+use peerlane::model::Model;
+use peerlane::run::Run;
 use peerlane::subject::join;
 
 /// Every so many machines one is sick.
@@ -130,4 +136,43 @@ fn a_machine_that_was_slow_before_shows_it_and_a_few_runs_accuse_nobody() {
     let fleet = compare(&peers, &dictionary, &Settings::default());
     let found: Vec<_> = fleet.outliers.iter().map(|o| (o.machine.as_str(), o.repeats)).collect();
     assert_eq!(found, [("slow", 3)], "{:#?}", fleet.outliers);
+}
+
+#[test]
+fn what_check_finds_in_a_record_fleet_finds_too() {
+    let maker = Maker::new("h200x4-vm").unwrap();
+    let dictionary = Dictionary::default();
+    let errors = Fault::Errors { gpu: "GPU3".to_owned(), counter: ErrorCounter::NvlinkReplay, per_gb: 50.0 };
+    // rates show nothing of errors
+    let sick = |n: usize| if n == 0 { Some(errors.clone()) } else { (n % 6 == 5).then(|| maker.sickness(n / 6)) };
+    let texts: Vec<String> = (0..36).map(|n| maker.run(&format!("node{n:02}"), n as u64, sick(n))).collect();
+    let read = |(n, text): (usize, &String)| Node::read(text, &format!("{n}"), &dictionary).unwrap();
+    let nodes: Vec<Node> = texts.iter().enumerate().map(read).collect();
+    let again = |node: &Node| Run::from_json(&texts[node.file.parse::<usize>().unwrap()]).ok();
+    let (settings, again) = (Settings::default(), Some(&again as _));
+    let fleet = judge(
+        &Records { nodes: &nodes, baseline: &[], dictionary: &dictionary, settings: &settings, again },
+        Vec::new(),
+    );
+    let mut checked = 0;
+    for (n, text) in texts.iter().enumerate() {
+        let case = Case::of_run(Run::from_json(text).unwrap(), "run.json").unwrap();
+        let model = Model::new(&case.machine, Parts::embedded());
+        let comparison = Comparison::of(&model);
+        let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
+        let alone: Vec<Finding> = check(&Context::of(&case, &comparison)).into_iter().filter(is_fault).collect();
+        let here: Vec<_> = fleet.outliers.iter().filter(|o| o.machine == format!("node{n:02}")).collect();
+        for finding in &alone {
+            let named = |o: &&&peerlane::fleet::Outlier| {
+                o.rule == finding.rule || o.why.contains(&format!("[{}]", finding.rule))
+            };
+            assert!(here.iter().any(|o| named(&o)), "node{n:02}: {} is missing in {here:#?}", finding.rule);
+            checked += 1;
+        }
+        for outlier in here.iter().filter(|o| o.rule != "outlier") {
+            assert!(alone.iter().any(|f| f.rule == outlier.rule), "node{n:02}: check does not find {}", outlier.rule);
+        }
+        assert_eq!(here.is_empty(), sick(n).is_none(), "node{n:02}: {here:#?}");
+    }
+    assert!(checked >= 7, "{checked}");
 }
