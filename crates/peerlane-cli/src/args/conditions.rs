@@ -6,11 +6,12 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 
 /// Options that are about a measurement of this machine.
-const OF_THIS_MACHINE: [(&str, &[&str]); 4] = [
+const OF_THIS_MACHINE: [(&str, &[&str]); 5] = [
     ("check", &["passive", "force"]),
     ("report", &["passive", "force"]),
     ("measure", &["force"]),
     ("infer", &["force"]),
+    ("tune", &["force"]),
 ];
 
 /// Why an option that was given cannot apply.

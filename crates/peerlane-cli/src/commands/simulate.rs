@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
 use peerlane::collectives::Ring;
+use peerlane::one_line::shown;
 use peerlane::simulate::estimate::Estimate;
 use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
@@ -26,6 +27,12 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         output_file::check(path)?;
     }
     let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
+    if let (Some(path), 2..) = (&args.trace, clusters.len()) {
+        let (path, n) = (shown(path), clusters.len());
+        return Err(Failure::new(format!(
+            "--trace {path}: a trace is of one cluster, and there are {n}; give one TARGET and one of --nodes"
+        )));
+    }
     let mut documents = Vec::new();
     let mut written = Ok(());
     for cluster in &clusters {

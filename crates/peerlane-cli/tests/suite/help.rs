@@ -71,10 +71,15 @@ fn what_cannot_apply_is_refused() {
         &["report", "7gforce", "--force", "-o", "-"],
         &["measure", "h200x4-vm", "--force"],
         &["infer", "exxact-devbox", "--force"],
+        &["tune", "h200x4-vm", "--prove", "--force"],
     ] {
         let error = refused(words);
         assert!(error.contains("is about measuring this machine"), "{words:?}: {error}");
     }
+    let trace = crate::common::path("help", "trace.json");
+    let _ = std::fs::remove_file(&trace);
+    let error = refused(&["simulate", "exxact-devbox", "h200x4-vm", "--trace", trace.to_str().unwrap()]);
+    assert!(error.contains("a trace is of one cluster, and there are 2") && !trace.exists(), "{error}");
     for option in [["--failures", "2"], ["--recoveries", "2"]] {
         let error = refused(&["gate", "h200x4-vm", option[0], option[1]]);
         assert!(error.contains("--state"), "{error}");

@@ -152,11 +152,13 @@ impl FromStr for Workload {
             ["halo", "2"] => Workload::Halo(2),
             ["halo", "3"] => Workload::Halo(3),
             _ => {
-                let near = closest(text.split(':').next().unwrap_or(text), NAMES.into_iter());
-                let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
-                return Err(SimulateError::Workload(format!(
-                    "'{text}': no such workload{hint}\nThere are {WORKLOADS}"
-                )));
+                let name = text.split(':').next().unwrap_or(text);
+                let near = closest(name, NAMES.into_iter().filter(|known| *known != name));
+                let instead = match near.as_slice() {
+                    [] => format!("there are {WORKLOADS}"),
+                    near => format!("did you mean {}?", near.join(" or ")),
+                };
+                return Err(SimulateError::Workload(format!("'{text}': no such workload; {instead}")));
             }
         })
     }
