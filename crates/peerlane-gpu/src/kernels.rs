@@ -56,7 +56,7 @@ macro_rules! module {
 }
 
 /// Every module, each of which may be loaded alone.
-pub const MODULES: [Module; 8] = [
+pub const MODULES: [Module; 9] = [
     CHASE_MODULE,
     COLLECTIVE_MODULE,
     COPY_MODULE,
@@ -64,6 +64,7 @@ pub const MODULES: [Module; 8] = [
     GATE_MODULE,
     PATTERN_MODULE,
     PINGPONG_MODULE,
+    SPIN_GLASS_MODULE,
     TOUCH_MODULE,
 ];
 
@@ -74,6 +75,7 @@ const COPY_BULK_MODULE: Module = module!("copy_bulk.sm_90.ptx", 9);
 const GATE_MODULE: Module = module!("gate.sm_70.ptx", 7);
 const PATTERN_MODULE: Module = module!("pattern.sm_70.ptx", 7);
 const PINGPONG_MODULE: Module = module!("pingpong.sm_70.ptx", 7);
+const SPIN_GLASS_MODULE: Module = module!("spin_glass.sm_70.ptx", 7);
 const TOUCH_MODULE: Module = module!("touch.sm_70.ptx", 7);
 
 /// How many blocks a launch has.
@@ -85,6 +87,8 @@ pub enum Blocks {
     PerMultiprocessor(u32),
     /// So many, or one on each multiprocessor where there are fewer.
     UpTo(u32),
+    /// As many as the work needs: whoever launches it counts them.
+    ByWork,
 }
 
 /// An entry point and the launch that was found best for it.
@@ -112,7 +116,7 @@ impl Kernel {
     #[must_use]
     pub const fn grid(&self, multiprocessors: u32) -> u32 {
         match self.blocks {
-            Blocks::One => 1,
+            Blocks::One | Blocks::ByWork => 1,
             Blocks::PerMultiprocessor(blocks) => blocks.saturating_mul(multiprocessors),
             Blocks::UpTo(blocks) => {
                 if blocks < multiprocessors {
@@ -216,8 +220,24 @@ pub const NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "numbers", 512, Block
 /// `factor · ((offset + i mod part) mod 64) + add + step · (i div part)`; `found` as for [`VERIFY`].
 pub const VERIFY_NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "verify_numbers", 512, Blocks::PerMultiprocessor(2));
 
+/// `over_relax(own, other, below, above, couplings, to_below, to_above, side: u32, planes: u32, first: u32, stride: u32,
+/// count: u32, colour: u32, shape: u32)`: half a sweep of the spin glass over `count` planes of a slab. `own` and `other` are the
+/// spins of the colour that is updated and of its neighbours, 16-byte aligned; `below` and `above` the planes beside the slab, of
+/// the other colour; the two after the couplings are 0 or the neighbours' copies of the slab's ends. `side` is a multiple of 64.
+pub const OVER_RELAX: Kernel = Kernel::new(SPIN_GLASS_MODULE, "over_relax", 256, Blocks::ByWork);
+
+/// `draw_spins(own, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: directions of the places of one colour.
+pub const DRAW_SPINS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_spins", 256, Blocks::PerMultiprocessor(8));
+
+/// `draw_couplings(couplings, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: a byte a place.
+pub const DRAW_COUPLINGS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_couplings", 256, Blocks::PerMultiprocessor(8));
+
+/// `inspect(own, other, below, above, couplings, sums, side: u32, planes: u32, from: u32, colour: u32)`: adds a slab's energy,
+/// bits and lengths to three `u64` that the caller clears.
+pub const INSPECT: Kernel = Kernel::new(SPIN_GLASS_MODULE, "inspect", 256, Blocks::PerMultiprocessor(4));
+
 /// Every kernel.
-pub const KERNELS: [Kernel; 13] = [
+pub const KERNELS: [Kernel; 17] = [
     COPY,
     COPY_BOTH,
     COPY_BULK,
@@ -231,6 +251,10 @@ pub const KERNELS: [Kernel; 13] = [
     TOUCH_WRITE,
     NUMBERS,
     VERIFY_NUMBERS,
+    OVER_RELAX,
+    DRAW_SPINS,
+    DRAW_COUPLINGS,
+    INSPECT,
 ];
 
 /// The part of a module's text that declares an entry point: parameters, then what it demands of a launch.
@@ -295,6 +319,10 @@ mod tests {
         assert_eq!(widths(&TOUCH_WRITE), [8, 8, 8, 4]);
         assert_eq!(widths(&NUMBERS), [8, 8, 4]);
         assert_eq!(widths(&VERIFY_NUMBERS), [8, 8, 4, 4, 8, 8, 4, 8]);
+        assert_eq!(widths(&OVER_RELAX), [8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&DRAW_SPINS), [8, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&INSPECT), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum Quantity {
     SignalLatency,
     /// A collective's bandwidth as nccl-tests' "busbw" counts it.
     BusBandwidth,
+    /// Time that the update of one place of a lattice takes.
+    UpdateTime,
 }
 
 impl Quantity {
@@ -36,6 +38,7 @@ impl Quantity {
             Self::LoadLatency => "load latency",
             Self::SignalLatency => "signal latency",
             Self::BusBandwidth => "bus bandwidth",
+            Self::UpdateTime => "time of an update",
         }
     }
 }
@@ -95,6 +98,9 @@ pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Nanoseconds,
+    /// Picoseconds.
+    #[serde(rename = "ps")]
+    Picoseconds,
 }
 
 impl Unit {
@@ -106,6 +112,7 @@ impl Unit {
             Self::GigabitsPerSecond => "Gb/s",
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
+            Self::Picoseconds => "ps",
         }
     }
 
@@ -115,7 +122,7 @@ impl Unit {
             Self::GigabytesPerSecond => Some(Rate::from_gb(value)),
             Self::MebibytesPerSecond => Some(Rate::from_mib(value)),
             Self::GigabitsPerSecond => Some(Rate::from_gbit(value)),
-            Self::Microseconds | Self::Nanoseconds => None,
+            Self::Microseconds | Self::Nanoseconds | Self::Picoseconds => None,
         }
     }
 
@@ -124,6 +131,7 @@ impl Unit {
         match self {
             Self::Microseconds => Some(Seconds::from_us(value)),
             Self::Nanoseconds => Some(Seconds::from_us(value / 1000.0)),
+            Self::Picoseconds => Some(Seconds::from_us(value * 1e-6)),
             _ => None,
         }
     }

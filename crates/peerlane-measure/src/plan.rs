@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
+use peerlane_machine::spin_glass::SpinGlass;
 use peerlane_machine::transfer::{Collective, Transfer, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 
@@ -65,13 +66,15 @@ pub enum Test {
     Memory,
     /// NCCL's collectives.
     Collectives,
+    /// Over-relaxation of a spin glass, as an application whose GPUs exchange boundaries.
+    SpinGlass,
 }
 
 impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 20] = [
+    pub const ALL: [Test; 21] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -92,6 +95,7 @@ impl Test {
         Test::Memory,
         Test::Managed,
         Test::Collectives,
+        Test::SpinGlass,
     ];
 
     /// As `--tests` and the record write it.
@@ -117,6 +121,7 @@ impl Test {
             Test::Sizes => "sizes",
             Test::Memory => "memory",
             Test::Collectives => "collectives",
+            Test::SpinGlass => "spin-glass",
         }
     }
 }
@@ -178,6 +183,8 @@ pub enum Work {
         /// What is done.
         kernel: StreamKernel,
     },
+    /// Half-sweeps of a spin glass, one after another. Samples: seconds that the update of a place takes, all GPUs together.
+    SpinGlass(SpinGlass),
 }
 
 impl Work {
@@ -190,6 +197,7 @@ impl Work {
             Work::SmallCopies(transfer) => transfer.gpus().collect(),
             Work::Collective { gpus, .. } => gpus.iter().map(String::as_str).collect(),
             Work::HostMemory { .. } => Vec::new(),
+            Work::SpinGlass(lattice) => lattice.gpus.iter().map(String::as_str).collect(),
         };
         let mut seen = std::collections::HashSet::new();
         all.retain(|n| !is_host(n) && seen.insert(*n));

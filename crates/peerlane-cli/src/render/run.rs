@@ -1,6 +1,7 @@
 //! A run on a terminal: machine, time and conditions, then a table for each metric with its precision and flags.
 
 mod head;
+mod lattices;
 mod matrices;
 mod remarks;
 mod sets;
@@ -30,7 +31,8 @@ pub(crate) fn tables(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Resul
     matrices::write(out, &view, &run::matrices(&run.cells))?;
     sets::write(out, &view, &run::sets(&run.cells))?;
     sweeps::write(out, &view, &run::sweeps(&run.cells))?;
-    matrices::host_memory(out, &view)
+    matrices::host_memory(out, &view)?;
+    lattices::spin_glass(out, &view)
 }
 
 /// What all tables need.

@@ -12,6 +12,7 @@ mod latency;
 mod machine;
 mod pipeline;
 mod pool;
+mod spin_glass;
 mod window;
 
 use std::collections::BTreeMap;
@@ -185,6 +186,7 @@ impl Live {
             Work::Collective { operation, gpus } => {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
+            Work::SpinGlass(lattice) => single(spin_glass::SpinGlass::prepare(machine, lattice, method)?),
             Work::HostMemory { node, kernel } => {
                 machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
                 single(host_memory::HostStream::prepare(node, *kernel, size, method)?)

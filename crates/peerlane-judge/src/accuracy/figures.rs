@@ -140,7 +140,9 @@ fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> 
     match metric.quantity {
         Quantity::Latency | Quantity::LoadLatency => return Some(Class::Latency),
         Quantity::Bandwidth => {}
-        Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth => return None,
+        Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth | Quantity::UpdateTime => {
+            return None;
+        }
     }
     let fabric = &model.machine.fabric;
     let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));

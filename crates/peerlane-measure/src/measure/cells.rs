@@ -16,6 +16,7 @@ const MATTERS: f64 = 3.0;
 fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
         Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
+        Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
         Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
         Work::Signals { .. } => &[(Quantity::SignalLatency, Unit::Microseconds)],
         Work::SmallCopies(_) => {
@@ -38,6 +39,7 @@ fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 
         },
         Quantity::Latency | Quantity::SignalLatency => first * 1e6,
         Quantity::LoadLatency => first * 1e9,
+        Quantity::UpdateTime => first * 1e12,
         Quantity::EnqueueLatency => sample.get(1).map_or(f64::NAN, |s| s * 1e6),
     }
 }
@@ -53,7 +55,10 @@ pub(super) fn cells(
     between_runs: &dyn Fn(Quantity) -> f64,
 ) -> Vec<Cell> {
     let mut flags = flags.to_vec();
-    let has_content = matches!(step.work, Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. });
+    let has_content = matches!(
+        step.work,
+        Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_)
+    );
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),
         Verdict::Unverified(why) if has_content => flags.push(Flag::new(FlagKind::Unverified, why)),

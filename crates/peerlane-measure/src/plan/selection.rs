@@ -99,6 +99,10 @@ impl Chosen {
             Work::Loads { gpu, memory } => self.has(memory, gpu),
             Work::Signals { a, b } => self.has(a, b) || self.has(b, a),
             Work::Collective { gpus, .. } => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
+            Work::SpinGlass(lattice) => match lattice.gpus.as_slice() {
+                [one] => self.has(one, one),
+                gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
+            },
             Work::HostMemory { node, .. } => self.has(node, node),
         }
     }

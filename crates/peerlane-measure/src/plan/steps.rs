@@ -5,6 +5,7 @@
 
 mod host;
 mod latency;
+mod lattices;
 mod pairs;
 mod sets;
 mod sweeps;
@@ -148,6 +149,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
         Test::Memory => host::memory(site),
         Test::Managed => host::managed(site),
         Test::Collectives => sweeps::collectives(site),
+        Test::SpinGlass => lattices::spin_glass(site),
     })
 }
 

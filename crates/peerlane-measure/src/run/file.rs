@@ -152,7 +152,11 @@ impl Run {
 fn answers(work: &Work) -> usize {
     match work {
         Work::SmallCopies(_) | Work::Collective { .. } => 2,
-        Work::Transfers(_) | Work::Loads { .. } | Work::Signals { .. } | Work::HostMemory { .. } => 1,
+        Work::Transfers(_)
+        | Work::Loads { .. }
+        | Work::Signals { .. }
+        | Work::HostMemory { .. }
+        | Work::SpinGlass(_) => 1,
     }
 }
 

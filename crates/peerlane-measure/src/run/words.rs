@@ -22,6 +22,13 @@ pub fn ends(work: &Work) -> String {
             };
             format!("{node} {kernel}")
         }
+        Work::SpinGlass(lattice) => {
+            let how = match lattice.gpus.len() {
+                1 => String::new(),
+                _ => format!(", {}, {}", lattice.exchange.name(), if lattice.overlap { "overlap" } else { "serial" }),
+            };
+            format!("{}, L = {}{how}", list(&lattice.gpus), lattice.side)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, Link
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
+use peerlane_machine::spin_glass::Exchange;
 use peerlane_machine::transfer::{Collective, Transfer, Via};
 
 /// The design with those faults that change its links and its peer access.
@@ -106,6 +107,9 @@ pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
         Work::Signals { a, b } => is_pair(pair, a, b),
         Work::Collective { operation: Collective::AllToAll, gpus } => pair.iter().all(|gpu| gpus.contains(gpu)),
         Work::Collective { gpus, .. } => ring(gpus).any(|(a, b)| is_pair(pair, a, b)),
+        Work::SpinGlass(lattice) => {
+            lattice.exchange != Exchange::Staged && ring(&lattice.gpus).any(|(a, b)| is_pair(pair, a, b))
+        }
         Work::HostMemory { .. } => false,
     }
 }

@@ -12,6 +12,7 @@ use peerlane_machine::copy_time::{CopyTime, Startup};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
+use peerlane_machine::spin_glass::SpinGlass;
 use peerlane_machine::transfer::{Collective, HostMemory, Transfer, Via};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_model::collectives::tuning::Tuning;
@@ -88,6 +89,7 @@ impl Site<'_, '_> {
             Work::SmallCopies(transfer) => self.small(step.size, transfer),
             Work::Collective { operation, gpus } => self.collective(step.size, *operation, gpus),
             Work::HostMemory { node, kernel } => self.host_memory(step.size, node, *kernel),
+            Work::SpinGlass(lattice) => self.spin_glass(step.size, lattice),
         }
     }
 
@@ -254,6 +256,22 @@ impl Site<'_, '_> {
         let (engine, op, peer) = (Engine::Sm, Operation::Write, PeerAccess::Enabled);
         let transfer = peerlane_model::model::Transfer { source, destination, engine, op, peer };
         Ok(Driven { transfer, driver: source })
+    }
+
+    /// The time of a place, as slow as the slowest of its GPUs.
+    fn spin_glass(&self, size: Size, lattice: &SpinGlass) -> Result<Task, Failure> {
+        let gpus = lattice.gpus.iter().map(|gpu| self.gpu(gpu)).collect::<Result<Vec<NodeId>, _>>()?;
+        if let Some(why) = lattice.problem() {
+            return Err(not_applicable(why));
+        }
+        let predicted = self.model.spin_glass(lattice).ok_or_else(|| {
+            not_applicable(format!(
+                "the model does not predict this: a rate is not known, or caches hold much of a lattice of L = {}",
+                lattice.side
+            ))
+        })?;
+        let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
+        Ok(self.timed(size, vec![predicted.total * slowness / (lattice.places() as f64 / 2.0)]))
     }
 
     /// The peak of the memory bus, which is all that the model knows: a bound.

@@ -16,6 +16,7 @@ mod pcie;
 pub mod rdma;
 mod resources;
 mod route;
+mod spin_glass;
 mod staging;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use peerlane_machine::units::{Rate, Seconds};
 use peerlane_read::catalogue::{Parts, Spread};
 use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
+pub use spin_glass::{HalfSweep, spin_update};
 pub use unified::{UnifiedMemory, UnifiedMethod, UnifiedPass, UnifiedRate, unified_memory};
 
 /// Whether a transfer between GPUs may go directly.

@@ -72,14 +72,14 @@ fn once<'a>(cells: &[Vec<Option<&'a Cell>>]) -> Vec<&'a Cell> {
 
 /// How decimals are chosen.
 #[derive(Clone, Copy)]
-enum Digits {
+pub(super) enum Digits {
     /// For all cells together.
     Alike,
     /// Row by row.
     ByRow,
 }
 
-fn grid(
+pub(super) fn grid(
     out: &mut dyn Write,
     rows: &[String],
     cols: &[String],

@@ -100,6 +100,9 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
             ]
         }
         Work::HostMemory { .. } => vec![gb(310.0)],
+        Work::SpinGlass(lattice) => {
+            vec![cell(Quantity::UpdateTime, Unit::Picoseconds, 9.1 / lattice.gpus.len() as f64)]
+        }
     }
 }
 

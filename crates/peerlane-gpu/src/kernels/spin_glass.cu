@@ -1,0 +1,220 @@
+// Over-relaxation of the three-dimensional Heisenberg spin glass, S' = 2 (S·H / H·H) H - S with H the sum of J S over the six
+// neighbours, J = +1 or -1 (docs/applications.md).
+//
+// Places of one colour (x + y + z even or odd) have only neighbours of the other. A colour's spins lie plane by plane along Z,
+// in a plane component by component, row by row; a row holds the places of that colour alone, side / 2 of them: the place with
+// index i of a row is at x = 2 i + (y + z + colour) mod 2. A slab is `planes` planes of a lattice of `side`³ places; the planes
+// below its first and above its last are `below` and `above`.
+// A place has a byte of couplings, a bit each where J = -1: to the neighbour at its own index of the row, at the other one,
+// at y - 1, y + 1, z - 1, z + 1.
+
+#include "common.cuh"
+
+// `colour` is that of the slab's own first place.
+struct Slab {
+    u32 side, planes, colour;
+};
+
+struct Spins {
+    float4 x, y, z;
+};
+
+static __device__ Spins load(const float *at, u64 component) {
+    return {*(const float4 *)at, *(const float4 *)(at + component), *(const float4 *)(at + 2 * component)};
+}
+
+static __device__ void store(float *at, u64 component, const Spins &spins) {
+    *(float4 *)at = spins.x;
+    *(float4 *)(at + component) = spins.y;
+    *(float4 *)(at + 2 * component) = spins.z;
+}
+
+// adds v, its sign turned where the bit of its byte is set
+static __device__ float turned(float v, u32 bytes, int bit) {
+    return __uint_as_float(__float_as_uint(v) ^ (bytes << (31 - bit) & 0x80000000u));
+}
+
+static __device__ void add(float4 &field, const float4 &v, u32 bytes, int bit) {
+    field.x += turned(v.x, bytes, bit);
+    field.y += turned(v.y, bytes, bit + 8);
+    field.z += turned(v.z, bytes, bit + 16);
+    field.w += turned(v.w, bytes, bit + 24);
+}
+
+static __device__ void add(Spins &field, const Spins &v, u32 bytes, int bit) {
+    add(field.x, v.x, bytes, bit);
+    add(field.y, v.y, bytes, bit);
+    add(field.z, v.z, bytes, bit);
+}
+
+static __device__ float4 next(const float4 &v, float after) { return make_float4(v.y, v.z, v.w, after); }
+static __device__ float4 previous(const float4 &v, float before) { return make_float4(before, v.x, v.y, v.z); }
+
+// The field at four places next to each other in a row: i is the first one's index.
+static __device__ Spins field_at(const float *other, const float *below, const float *above, u32 couplings,
+                                 const Slab &slab, u32 i, u32 y, u32 z) {
+    const u32 half = slab.side / 2;
+    const u64 component = (u64)slab.side * half, plane = 3 * component;
+    const float *row = other + z * plane + (u64)y * half;
+    const u64 within = (u64)y * half + i;
+    const u32 down = y == 0 ? slab.side - 1 : y - 1, up = y + 1 == slab.side ? 0 : y + 1;
+    const bool odd = (y + z + slab.colour) & 1;
+    Spins field = {};
+    Spins here = load(row + i, component);
+    add(field, here, couplings, 0);
+    const float *beside = row + (odd ? (i + 4 == half ? 0 : i + 4) : (i == 0 ? half - 1 : i - 1));
+    const float x = beside[0], py = beside[component], pz = beside[2 * component];
+    Spins shifted = odd ? Spins{next(here.x, x), next(here.y, py), next(here.z, pz)}
+                        : Spins{previous(here.x, x), previous(here.y, py), previous(here.z, pz)};
+    add(field, shifted, couplings, 1);
+    add(field, load(other + z * plane + (u64)down * half + i, component), couplings, 2);
+    add(field, load(other + z * plane + (u64)up * half + i, component), couplings, 3);
+    add(field, load(z == 0 ? below + within : other + (z - 1) * plane + within, component), couplings, 4);
+    add(field, load(z + 1 == slab.planes ? above + within : other + (z + 1) * plane + within, component), couplings, 5);
+    return field;
+}
+
+// The reflected spin. Its length is brought back to 1 by a step of Newton's method, so that it does not drift.
+static __device__ void reflect(float &x, float &y, float &z, float hx, float hy, float hz) {
+    float hh = hx * hx + hy * hy + hz * hz;
+    // without a field every spin has the same energy
+    if (hh < 1e-12f) return;
+    float f = __fdividef(2.0f * (x * hx + y * hy + z * hz), hh);
+    float nx = f * hx - x, ny = f * hy - y, nz = f * hz - z;
+    float scale = 1.5f - 0.5f * (nx * nx + ny * ny + nz * nz);
+    x = nx * scale;
+    y = ny * scale;
+    z = nz * scale;
+}
+
+// One half-sweep: updates the places of `colour` in planes `first`, `first` + `stride`, ..., `count` in all. What is updated in
+// the slab's first and last plane is also stored to `to_below` and `to_above`, where these are not 0: the neighbours' copies of
+// these planes.
+// `shape` is how the 256 threads of a block lie, and how the blocks: 2^(bits 0-7) threads along a row, each with four places;
+// 2^(bits 8-15) rows; the rest along Z. Blocks go along a row, over (bits 16-31) blocks of rows, along Z, and then to the next
+// such strip: what neighbours share is then still in a cache.
+extern "C" __global__ void __launch_bounds__(256)
+    over_relax(float *own, const float *other, const float *below, const float *above, const u32 *couplings,
+               float *to_below, float *to_above, u32 side, u32 planes, u32 first, u32 stride, u32 count, u32 colour,
+               u32 shape) {
+    const u32 half = side / 2, along = shape & 0xff, rows = shape >> 8 & 0xff, strip = shape >> 16;
+    const u32 across = half / 4 >> along, deep = 8 - along - rows, layers = (count + (1u << deep) - 1) >> deep;
+    u32 block = blockIdx.x;
+    const u32 i = 4 * ((block % across << along) + (threadIdx.x & ((1u << along) - 1)));
+    block /= across;
+    u32 y = block % strip;
+    block /= strip;
+    const u32 layer = (block % layers << deep) + (threadIdx.x >> (along + rows));
+    y = (block / layers * strip + y << rows) + (threadIdx.x >> along & ((1u << rows) - 1));
+    if (layer >= count) return;
+    const Slab slab = {side, planes, colour};
+    const u32 z = first + layer * stride;
+    const u64 component = (u64)side * half, within = (u64)y * half + i, at = z * 3 * component + within;
+    const u32 signs = __ldcs(couplings + (z * component + within) / 4);
+    Spins spins = load(own + at, component);
+    const Spins field = field_at(other, below, above, signs, slab, i, y, z);
+    reflect(spins.x.x, spins.y.x, spins.z.x, field.x.x, field.y.x, field.z.x);
+    reflect(spins.x.y, spins.y.y, spins.z.y, field.x.y, field.y.y, field.z.y);
+    reflect(spins.x.z, spins.y.z, spins.z.z, field.x.z, field.y.z, field.z.z);
+    reflect(spins.x.w, spins.y.w, spins.z.w, field.x.w, field.y.w, field.z.w);
+    store(own + at, component, spins);
+    if (to_below && z == 0) store(to_below + within, component, spins);
+    if (to_above && z + 1 == planes) store(to_above + within, component, spins);
+}
+
+static __device__ u64 mixed(u64 h) {
+    h ^= h >> 31;
+    h *= 0xBF58476D1CE4E5B9ull;
+    h ^= h >> 29;
+    h *= 0x94D049BB133111EBull;
+    return h ^ h >> 32;
+}
+
+// The place of a colour with number n of a slab that begins at plane `from` of the lattice.
+static __device__ void place(u64 n, u32 side, u32 from, u32 colour, u32 &x, u32 &y, u32 &z) {
+    const u32 half = side / 2;
+    u32 i = n % half;
+    y = n / half % side;
+    z = (u32)(n / half / side) + from;
+    x = 2 * i + (y + z + colour & 1);
+}
+
+// Draws directions evenly over the sphere, the same for a place however the lattice is cut.
+extern "C" __global__ void draw_spins(float *own, u32 side, u32 planes, u32 from, u32 colour, u32 seed) {
+    const u64 component = (u64)side * side / 2;
+    for (u64 n = thread(); n < component * planes; n += threads()) {
+        u32 x, y, z;
+        place(n, side, from, colour, x, y, z);
+        u64 h = mixed((((u64)z * side + y) * side + x + 1) * 0x9E3779B97F4A7C15ull + seed);
+        float up = 2.0f * ((h & 0xffffff) + 0.5f) / 16777216.0f - 1.0f;
+        float angle = 6.28318531f * ((h >> 24 & 0xffffff) + 0.5f) / 16777216.0f, r = sqrtf(1.0f - up * up);
+        float *at = own + n / component * 3 * component + n % component;
+        float sx = r * cosf(angle), sy = r * sinf(angle);
+        float scale = 1.5f - 0.5f * (sx * sx + sy * sy + up * up);
+        at[0] = sx * scale;
+        at[component] = sy * scale;
+        at[2 * component] = up * scale;
+    }
+}
+
+// Whether J = -1 for the bond of a place with the next one along an axis.
+static __device__ u32 coupling(u32 side, u32 x, u32 y, u32 z, u32 axis, u32 seed) {
+    u64 place = ((u64)z * side + y) * side + x;
+    return mixed((3 * place + axis + 1) * 0xD1B54A32D192ED03ull + seed) >> 63;
+}
+
+// Draws the couplings of a colour's places; both ends of a bond draw the same.
+extern "C" __global__ void draw_couplings(unsigned char *couplings, u32 side, u32 planes, u32 from, u32 colour, u32 seed) {
+    const u64 component = (u64)side * side / 2;
+    for (u64 n = thread(); n < component * planes; n += threads()) {
+        u32 x, y, z;
+        place(n, side, from, colour, x, y, z);
+        u32 left = coupling(side, (x ? x : side) - 1, y, z, 0, seed), right = coupling(side, x, y, z, 0, seed);
+        u32 same = x & 1 ? left : right, far = x & 1 ? right : left;
+        couplings[n] = same | far << 1 | coupling(side, x, (y ? y : side) - 1, z, 1, seed) << 2 |
+                       coupling(side, x, y, z, 1, seed) << 3 | coupling(side, x, y, (z ? z : side) - 1, 2, seed) << 4 |
+                       coupling(side, x, y, z, 2, seed) << 5;
+    }
+}
+
+// Adds up a colour's places of a slab that begins at plane `from` of the lattice into `sums`: S·H in units of 2^-28, as a whole
+// number so that the order does not matter; a sum over all bits, each place's with its number; and, as the bits of a float, the
+// most that a spin's length differs from 1.
+extern "C" __global__ void __launch_bounds__(256)
+    inspect(const float *own, const float *other, const float *below, const float *above, const u32 *couplings,
+            u64 *sums, u32 side, u32 planes, u32 from, u32 colour) {
+    const Slab slab = {side, planes, colour};
+    const u32 half = side / 2;
+    const u64 component = (u64)side * half;
+    long long energy = 0;
+    u64 bits = 0;
+    float worst = 0;
+    for (u64 n = 4 * thread(); n < component * planes; n += 4 * threads()) {
+        const u32 i = n % half, y = n / half % side, z = n / component;
+        const u64 at = z * 3 * component + n % component;
+        const Spins spins = load(own + at, component);
+        const Spins field = field_at(other, below, above, couplings[n / 4], slab, i, y, z);
+        const float s[3][4] = {{spins.x.x, spins.x.y, spins.x.z, spins.x.w},
+                               {spins.y.x, spins.y.y, spins.y.z, spins.y.w},
+                               {spins.z.x, spins.z.y, spins.z.z, spins.z.w}};
+        const float h[3][4] = {{field.x.x, field.x.y, field.x.z, field.x.w},
+                               {field.y.x, field.y.y, field.y.z, field.y.w},
+                               {field.z.x, field.z.y, field.z.z, field.z.w}};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            double dot = 0, length = 0;
+#pragma unroll
+            for (int c = 0; c < 3; c++) {
+                dot += (double)s[c][k] * h[c][k];
+                length += (double)s[c][k] * s[c][k];
+                bits += mixed((3 * ((u64)from * component + n + k) + c + 1) * 0x9E3779B97F4A7C15ull + __float_as_uint(s[c][k]));
+            }
+            energy += (long long)(dot * 268435456.0);
+            worst = fmaxf(worst, (float)fabs(sqrt(length) - 1));
+        }
+    }
+    atomicAdd(sums, (u64)energy);
+    atomicAdd(sums + 1, bits);
+    // of numbers that are not negative the bits are in order, too
+    atomicMax((u32 *)(sums + 2), __float_as_uint(worst));
+}

@@ -1,0 +1,138 @@
+//! The spin glass that GPUs compute together: how it is cut, what an update moves, and how boundaries are exchanged.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+
+/// How what is at the boundary of a GPU's part gets to its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exchange {
+    /// The kernel that computes it also stores it in the neighbour's memory.
+    Stores,
+    /// By a copy engine, into the neighbour's memory.
+    Copies,
+    /// By a copy engine into pinned host memory, and by the neighbour's from there.
+    Staged,
+}
+
+impl Exchange {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Exchange; 3] = [Exchange::Stores, Exchange::Copies, Exchange::Staged];
+
+    /// As the record writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Exchange::Stores => "stores",
+            Exchange::Copies => "copies",
+            Exchange::Staged => "staged",
+        }
+    }
+}
+
+/// Over-relaxation of a three-dimensional Heisenberg spin glass, cut along Z into as many slabs as there are GPUs.
+///
+/// `docs/applications.md` has the physics and the layout.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct SpinGlass {
+    /// The GPUs, each a slab, in the order along Z; the last is the first one's neighbour.
+    pub gpus: Vec<String>,
+    /// Places along each axis: a multiple of [`SpinGlass::STEP`].
+    pub side: u32,
+    /// How boundary planes are exchanged; of one GPU alone it means nothing.
+    pub exchange: Exchange,
+    /// Whether all but the boundary is updated while the boundary is exchanged.
+    pub overlap: bool,
+}
+
+impl SpinGlass {
+    /// What sides are multiples of: rows of one colour are then read by eight threads or more, four places each.
+    pub const STEP: u32 = 64;
+
+    /// Bytes that a place takes: three single-precision numbers and a byte of couplings.
+    pub const PLACE: u64 = 13;
+
+    /// Bytes that the update of a place moves between a GPU and its memory where each line is moved once: its spin, as much of
+    /// its neighbours, and its couplings read, its spin written.
+    pub const UPDATE: u64 = 37;
+
+    /// Places of the lattice.
+    pub fn places(&self) -> u64 {
+        u64::from(self.side).pow(3)
+    }
+
+    /// Bytes of the whole lattice.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.places() * Self::PLACE)
+    }
+
+    /// Bytes of a boundary plane's spins of one colour: a message.
+    pub fn message(&self) -> Bytes {
+        Bytes(u64::from(self.side).pow(2) / 2 * 12)
+    }
+
+    /// First plane of a GPU's slab, and of the next one's.
+    pub fn slab(&self, index: usize) -> (u32, u32) {
+        let n = self.gpus.len().max(1) as u64;
+        let from = |i: u64| (u64::from(self.side) * i / n) as u32;
+        (from(index as u64), from(index as u64 + 1))
+    }
+
+    /// Why no GPU can compute it.
+    pub fn problem(&self) -> Option<String> {
+        let Self { gpus, side, .. } = self;
+        if gpus.is_empty() {
+            return Some("a lattice needs a GPU".to_owned());
+        }
+        if *side == 0 || side % Self::STEP != 0 || *side > 4096 {
+            return Some(format!("a side of {side} is no multiple of {} up to 4096", Self::STEP));
+        }
+        let shared = *side as usize / gpus.len();
+        (shared < 3).then(|| format!("{side} planes among {} GPUs; each needs three", gpus.len()))
+    }
+}
+
+impl fmt::Display for SpinGlass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spin glass, L = {}, {} GPU", self.side, self.gpus.len())?;
+        if self.gpus.len() > 1 {
+            write!(f, "s, {}, {}", self.exchange.name(), if self.overlap { "overlap" } else { "serial" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lattice(gpus: usize, side: u32) -> SpinGlass {
+        let gpus = (0..gpus).map(|i| format!("GPU{i}")).collect();
+        SpinGlass { gpus, side, exchange: Exchange::Stores, overlap: true }
+    }
+
+    #[test]
+    fn slabs_cover_the_lattice_once_and_differ_by_a_plane_at_most() {
+        for gpus in 1..=16 {
+            for side in [64, 192, 320] {
+                let lattice = lattice(gpus, side);
+                let slabs: Vec<(u32, u32)> = (0..gpus).map(|i| lattice.slab(i)).collect();
+                assert_eq!((slabs[0].0, slabs[gpus - 1].1), (0, side));
+                assert!(slabs.windows(2).all(|pair| pair[0].1 == pair[1].0));
+                let planes: Vec<u32> = slabs.iter().map(|(from, to)| to - from).collect();
+                assert!(planes.iter().max().unwrap() - planes.iter().min().unwrap() <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lattice_that_no_kernel_can_update_says_why() {
+        assert_eq!(lattice(2, 64).problem(), None);
+        assert_eq!(lattice(0, 64).problem().unwrap(), "a lattice needs a GPU");
+        assert_eq!(lattice(1, 100).problem().unwrap(), "a side of 100 is no multiple of 64 up to 4096");
+        assert_eq!(lattice(40, 64).problem().unwrap(), "64 planes among 40 GPUs; each needs three");
+    }
+}
