@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 68] = [
+const ACTIONS: [(&str, Action, Action); 69] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -98,6 +98,7 @@ const ACTIONS: [(&str, Action, Action); 68] = [
     ("hidden-pcie", Monitor, Monitor),
     ("small-packets", Monitor, Monitor),
     ("contended-slow", Monitor, Monitor),
+    ("spin-glass-slow", Monitor, Monitor),
     ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),
     ("uneven-host-copies", Isolate, Isolate),

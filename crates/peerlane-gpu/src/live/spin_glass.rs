@@ -187,8 +187,9 @@ impl Slab {
             None => [Word(0), Word(0)],
         };
         let numbers = [self.side, self.planes, first, stride, count, self.local(colour), shape.packed()];
+        let divisors = shape.divisors(self.side, count).map(|by| Word((1_u64 << 32).div_ceil(u64::from(by))));
         let arguments: Vec<Argument> =
-            self.everything(colour).into_iter().chain(to).chain(numbers.map(Half)).collect();
+            self.everything(colour).into_iter().chain(to).chain(numbers.map(Half)).chain(divisors).collect();
         self.gpu.context.enter()?;
         let launch = Launch { blocks: shape.blocks(self.side, count), threads: OVER_RELAX.threads, shared: 0 };
         self.kernels.over_relax.launch(stream, launch, &arguments)
@@ -246,9 +247,15 @@ impl Shape {
         self.along | self.rows << 8 | self.strip << 16
     }
 
-    fn blocks(self, side: u32, planes: u32) -> u32 {
+    /// Blocks along a row, of a strip, and along Z.
+    fn divisors(self, side: u32, planes: u32) -> [u32; 3] {
         let deep = 8 - self.along - self.rows;
-        (side / 8 >> self.along) * (side >> self.rows) * planes.div_ceil(1 << deep)
+        [side / 8 >> self.along, self.strip, planes.div_ceil(1 << deep)]
+    }
+
+    fn blocks(self, side: u32, planes: u32) -> u32 {
+        let [across, strip, layers] = self.divisors(side, planes);
+        across * strip * layers * ((side >> self.rows) / strip)
     }
 }
 

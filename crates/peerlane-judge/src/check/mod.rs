@@ -15,6 +15,7 @@ mod one_link;
 mod prelude;
 pub(crate) mod raised;
 mod settings;
+mod spin_glass_slow;
 mod verdict;
 mod view;
 mod words;
@@ -239,7 +240,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 59] = [
+const RULES: [Rule; 60] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -276,6 +277,7 @@ const RULES: [Rule; 59] = [
     hidden_pcie::RULE,
     small_packets::RULE,
     contended_slow::RULE,
+    spin_glass_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,

@@ -27,6 +27,7 @@ pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
         Work::SmallCopies(_) => (Quantity::Latency, Unit::Microseconds),
         Work::Collective { .. } => (Quantity::BusBandwidth, Unit::GigabytesPerSecond),
         Work::Transfers(_) | Work::HostMemory { .. } => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
+        Work::SpinGlass(_) => (Quantity::UpdateTime, Unit::Picoseconds),
     };
     Cell {
         step: index,

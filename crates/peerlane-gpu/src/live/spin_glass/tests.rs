@@ -9,17 +9,23 @@ fn every_place_has_one_thread() {
         let shape = Shape::of(side, count);
         let Shape { along, rows, strip } = shape;
         let deep = 8 - along - rows;
-        let across = side / 8 >> along;
-        let layers = count.div_ceil(1 << deep);
+        let divisors = shape.divisors(side, count);
+        let [across, _, layers] = divisors;
+        // exact while number and divisor together have no more than 32 bits
+        let [by_across, by_strip, by_layers] = divisors.map(|by| {
+            let reciprocal = (1_u64 << 32).div_ceil(u64::from(by));
+            move |n: u32| (u64::from(n) * reciprocal >> 32) as u32
+        });
         let mut seen = vec![0_u8; (side / 8 * side * count) as usize];
         // as the kernel counts
         for block in 0..shape.blocks(side, count) {
             for thread in 0..256 {
-                let i = ((block % across) << along) + (thread & ((1 << along) - 1));
-                let rest = block / across;
-                let (y, rest) = (rest % strip, rest / strip);
-                let layer = ((rest % layers) << deep) + (thread >> (along + rows));
-                let y = ((rest / layers * strip + y) << rows) + ((thread >> along) & ((1 << rows) - 1));
+                let line = by_across(block);
+                let sheet = by_strip(line);
+                let slice = by_layers(sheet);
+                let i = ((block - line * across) << along) + (thread & ((1 << along) - 1));
+                let layer = ((sheet - slice * layers) << deep) + (thread >> (along + rows));
+                let y = ((slice * strip + line - sheet * strip) << rows) + ((thread >> along) & ((1 << rows) - 1));
                 if layer < count {
                     seen[((layer * side + y) * (side / 8) + i) as usize] += 1;
                 }
