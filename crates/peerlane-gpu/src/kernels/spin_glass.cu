@@ -91,19 +91,21 @@ static __device__ void reflect(float &x, float &y, float &z, float hx, float hy,
 // the slab's first and last plane is also stored to `to_below` and `to_above`, where these are not 0: the neighbours' copies of
 // these planes.
 // `shape` is how the 256 threads of a block lie, and how the blocks: 2^(bits 0-7) threads along a row, each with four places;
-// 2^(bits 8-15) rows; the rest along Z. Blocks go along a row, over (bits 16-31) blocks of rows, along Z, and then to the next
-// such strip: what neighbours share is then still in a cache. The last three are 2^32 divided by the blocks of a row, by those
+// 2^(bits 8-15) rows; the rest along Z. Blocks go along a row, over (bits 16-30) blocks of rows, along Z, and then to the next
+// such strip: what neighbours share is then still in a cache. With bit 31 they go down Z: after a half-sweep that went up, what it
+// wrote last is still there. The last three are 2^32 divided by the blocks of a row, by those
 // of a strip, and by those along Z, rounded up: to divide by what the compiler does not know takes a block longer than to ask for
 // its first words.
 extern "C" __global__ void __launch_bounds__(256)
     over_relax(float *own, const float *other, const float *below, const float *above, const u32 *couplings,
                float *to_below, float *to_above, u32 side, u32 planes, u32 first, u32 stride, u32 count, u32 colour,
                u32 shape, u64 by_across, u64 by_strip, u64 by_layers) {
-    const u32 half = side / 2, along = shape & 0xff, rows = shape >> 8 & 0xff, strip = shape >> 16;
+    const u32 half = side / 2, along = shape & 0xff, rows = shape >> 8 & 0xff, strip = shape >> 16 & 0x7fff;
     const u32 across = half / 4 >> along, deep = 8 - along - rows, layers = (count + (1u << deep) - 1) >> deep;
     const u32 line = blockIdx.x * by_across >> 32, sheet = line * by_strip >> 32, slice = sheet * by_layers >> 32;
     const u32 i = 4 * ((blockIdx.x - line * across << along) + (threadIdx.x & ((1u << along) - 1)));
-    const u32 layer = (sheet - slice * layers << deep) + (threadIdx.x >> (along + rows));
+    const u32 up = sheet - slice * layers, brick = shape >> 31 ? layers - 1 - up : up;
+    const u32 layer = (brick << deep) + (threadIdx.x >> (along + rows));
     const u32 y = (slice * strip + line - sheet * strip << rows) + (threadIdx.x >> along & ((1u << rows) - 1));
     if (layer >= count) return;
     const Slab slab = {side, planes, colour};

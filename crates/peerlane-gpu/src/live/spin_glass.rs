@@ -186,7 +186,7 @@ impl Slab {
             Some(to) => to.map(|part| Memory(part, plane(self.side))),
             None => [Word(0), Word(0)],
         };
-        let numbers = [self.side, self.planes, first, stride, count, self.local(colour), shape.packed()];
+        let numbers = [self.side, self.planes, first, stride, count, self.local(colour), shape.packed(colour)];
         let divisors = shape.divisors(self.side, count).map(|by| Word((1_u64 << 32).div_ceil(u64::from(by))));
         let arguments: Vec<Argument> =
             self.everything(colour).into_iter().chain(to).chain(numbers.map(Half)).chain(divisors).collect();
@@ -243,8 +243,9 @@ impl Shape {
         Shape { along, rows, strip }
     }
 
-    fn packed(self) -> u32 {
-        self.along | self.rows << 8 | self.strip << 16
+    /// As the kernel reads it. Colours go up and down by turns.
+    fn packed(self, colour: usize) -> u32 {
+        self.along | self.rows << 8 | self.strip << 16 | (colour as u32) << 31
     }
 
     /// Blocks along a row, of a strip, and along Z.

@@ -8,7 +8,7 @@ use peerlane_model::model::HalfSweep;
 
 pub(super) const RULE: Rule = Rule { id: "spin-glass-slow", run: One(run) };
 
-/// So many times the predicted time is slow: the worst of docs/applications.md is 6 % off.
+/// So many times the predicted time is slow: the worst of docs/applications.md is 7 % off.
 const SLOW: f64 = 1.25;
 
 struct Slow<'a> {

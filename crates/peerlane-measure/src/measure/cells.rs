@@ -55,10 +55,8 @@ pub(super) fn cells(
     between_runs: &dyn Fn(Quantity) -> f64,
 ) -> Vec<Cell> {
     let mut flags = flags.to_vec();
-    let has_content = matches!(
-        step.work,
-        Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_)
-    );
+    let has_content =
+        matches!(step.work, Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_));
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),
         Verdict::Unverified(why) if has_content => flags.push(Flag::new(FlagKind::Unverified, why)),

@@ -5,13 +5,13 @@ use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::spin_glass::{Exchange, SpinGlass};
 
-/// Share of what copies within a GPU's memory reach that an update reaches: 9.09 and 9.12 ps a place on an H200 of 4,204 GB/s
-/// (L = 512, n = 11 each, two runs) are 0.967 of it.
-const SHARE: f64 = 0.967;
+/// Share of what copies within a GPU's memory reach that an update reaches: 9.07 ps a place on an H200 whose copies move
+/// 4,224 GB/s, read and written together (L = 512, median of six processes, docs/applications.md).
+const SHARE: f64 = 0.966;
 
 /// Seconds from the end of one half-sweep to the full pace of the next: from L = 512 to 256 on an H200 the time of a place
-/// rises from 9.11 to 9.48 ps.
-const GAP: f64 = 3e-6;
+/// rises from 9.07 to 9.18 ps.
+const GAP: f64 = 1e-6;
 
 /// Bytes of a GPU's share that no cache holds to a notable part; below, less than [`SpinGlass::UPDATE`] moves. The largest L2
 /// of a GPU with a known rate is 50 MB.

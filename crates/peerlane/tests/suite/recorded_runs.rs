@@ -1,4 +1,4 @@
-//! Records of live machines in `captures/h200x4-vm-runs` and `captures/h200x2-vm-runs`: they are read, and show what they are said to show.
+//! Records of live machines in `captures/h200x*-vm-runs`: they are read, and show what they are said to show.
 
 use std::path::Path;
 
@@ -34,7 +34,8 @@ fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r)
 fn records_are_complete_and_verified() {
     let four = ["default.json", "subsets.json", "subsets-2.json", "collectives.json"].map(|name| (name, record(name)));
     let two = ["default.json", "sizes.json"].map(|name| (name, record_of("h200x2-vm-runs", name)));
-    for (name, run) in four.into_iter().chain(two) {
+    let one = ("spin-glass.json", record_of("h200x1-vm-runs", "spin-glass.json"));
+    for (name, run) in four.into_iter().chain(two).chain([one]) {
         assert!(run.complete, "{name}");
         assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");
         assert_eq!(run.steps_done().len(), run.plan.steps().count(), "{name}");
@@ -115,4 +116,27 @@ fn rules_take_a_run_for_what_it_is() {
     let found = findings(360.0);
     assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
     assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
+}
+
+/// What docs/applications.md says of prediction and measurement.
+#[test]
+fn lattices_that_no_cache_holds_are_as_predicted() {
+    let run = record_of("h200x1-vm-runs", "spin-glass.json");
+    let case = Case::of_run(run.clone(), "run.json").unwrap();
+    let model = Model::new(&case.machine, Parts::embedded());
+    let lattices = run.cells.iter().filter_map(|cell| match &cell.work {
+        Work::SpinGlass(lattice) => Some((lattice, cell.value()?)),
+        _ => None,
+    });
+    let mut predicted = Vec::new();
+    for (lattice, measured) in lattices {
+        let Some(half_sweep) = model.spin_glass(lattice) else { continue };
+        let expected = half_sweep.total / (lattice.places() as f64 / 2.0) * 1e12;
+        assert!((measured / expected - 1.0).abs() < 0.1, "{lattice}: {measured:.2} ps of {expected:.2}");
+        predicted.push(lattice.side);
+    }
+    assert_eq!(predicted, [256, 512, 1024]);
+    let comparison = Comparison::of(&model);
+    let found = check(&Context::of(&case, &comparison));
+    assert!(found.iter().all(|finding| finding.rule != "spin-glass-slow"));
 }

@@ -5,7 +5,8 @@ use crate::live::machine::Found;
 
 #[test]
 fn every_place_has_one_thread() {
-    for (side, count) in [(64, 64), (64, 2), (128, 126), (192, 5), (256, 256), (320, 7), (512, 3), (576, 4), (1024, 2)] {
+    for (side, count) in [(64, 64), (64, 2), (128, 126), (192, 5), (256, 256), (320, 7), (512, 3), (576, 4), (1024, 2)]
+    {
         let shape = Shape::of(side, count);
         let Shape { along, rows, strip } = shape;
         let deep = 8 - along - rows;
