@@ -4,6 +4,6 @@
 # usage: spin_glass.sh PEERLANE TESTS RUN.json
 set -euo pipefail
 [ $# -eq 3 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
-"$2" --ignored spin_glass --test-threads 1 --nocapture
+"$2" --ignored spin_glass --test-threads 1
 "$1" measure --full --tests spin-glass,local -o "$3" -v
 "$1" check "$3" || true

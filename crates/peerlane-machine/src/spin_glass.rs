@@ -87,7 +87,7 @@ impl SpinGlass {
         if gpus.is_empty() {
             return Some("a lattice needs a GPU".to_owned());
         }
-        if *side == 0 || side % Self::STEP != 0 || *side > 4096 {
+        if *side == 0 || !side.is_multiple_of(Self::STEP) || *side > 4096 {
             return Some(format!("a side of {side} is no multiple of {} up to 4096", Self::STEP));
         }
         let shared = *side as usize / gpus.len();

@@ -239,7 +239,7 @@ impl Shape {
         let rows = 8 - along - deep;
         let blocks = side >> rows;
         let most = (512 >> rows).min(blocks);
-        let strip = (1..=most).rev().find(|strip| blocks % strip == 0).unwrap_or(1);
+        let strip = (1..=most).rev().find(|strip| blocks.is_multiple_of(*strip)).unwrap_or(1);
         Shape { along, rows, strip }
     }
 
@@ -251,7 +251,7 @@ impl Shape {
     /// Blocks along a row, of a strip, and along Z.
     fn divisors(self, side: u32, planes: u32) -> [u32; 3] {
         let deep = 8 - self.along - self.rows;
-        [side / 8 >> self.along, self.strip, planes.div_ceil(1 << deep)]
+        [(side / 8) >> self.along, self.strip, planes.div_ceil(1 << deep)]
     }
 
     fn blocks(self, side: u32, planes: u32) -> u32 {

@@ -15,7 +15,7 @@ fn every_place_has_one_thread() {
         // exact while number and divisor together have no more than 32 bits
         let [by_across, by_strip, by_layers] = divisors.map(|by| {
             let reciprocal = (1_u64 << 32).div_ceil(u64::from(by));
-            move |n: u32| (u64::from(n) * reciprocal >> 32) as u32
+            move |n: u32| ((u64::from(n) * reciprocal) >> 32) as u32
         });
         let mut seen = vec![0_u8; (side / 8 * side * count) as usize];
         // as the kernel counts
@@ -194,6 +194,7 @@ fn ten_thousand_sweeps_keep_energy_and_lengths() {
         glass.go(400).unwrap();
     }
     let (before, now) = (glass.before, glass.inspect().unwrap());
-    println!("energy a bond {} -> {}, longest deviation {:.1e}", before.energy, now.energy, now.length);
-    assert_eq!(glass.broken().unwrap(), None);
+    // a thousandth of what is allowed, and a dozen roundings
+    assert!((now.energy - before.energy).abs() < 2e-8, "{before:?} {now:?}");
+    assert!(now.length < 1e-6, "{now:?}");
 }
