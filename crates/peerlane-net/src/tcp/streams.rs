@@ -30,6 +30,9 @@ const BOTH: u64 = 4;
 /// A message that is to be sent back.
 const PING: u64 = 5;
 
+/// What reading gives where the other side has ended, between messages.
+const ENDED: io::ErrorKind = io::ErrorKind::NotConnected;
+
 /// How often the serving side looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -176,11 +179,15 @@ impl Stream {
         }
     }
 
-    /// What the other side's samples need.
+    /// What the other side's samples need, until it has no more: it may close before the head's order to stop is here.
     fn serve(&mut self) -> io::Result<()> {
         let mut arrived = 0;
         loop {
-            match self.next()? {
+            let message = match self.next() {
+                Err(e) if e.kind() == ENDED => return Ok(()),
+                message => message?,
+            };
+            match message {
                 (DATA, number) if number == arrived => arrived += 1,
                 (END, sent) if sent == arrived => {
                     self.header(ARRIVED, arrived)?;
@@ -257,10 +264,17 @@ impl Stream {
 }
 
 impl Incoming {
-    /// The next message, and its content if it has one.
+    /// The next message, and its content if it has one; [`ENDED`] where the other side closed the connection after a whole one.
     fn next(&mut self, mut socket: &TcpStream) -> io::Result<(u64, u64)> {
         let mut header = [0; HEADER];
-        socket.read_exact(&mut header)?;
+        let held = loop {
+            match socket.read(&mut header) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) => return Err(ENDED.into()),
+                held => break held?,
+            }
+        };
+        socket.read_exact(&mut header[held..])?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let (kind, number) = (word(0), word(8));
         if kind == DATA || kind == PING {
@@ -315,7 +329,7 @@ fn failure(error: io::Error) -> Failure {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             Failure::new(FlagKind::Hung, "the other side stopped moving bytes")
         }
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+        ENDED | io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             Failure::new(FlagKind::Failed, "the other side closed the connection")
         }
         _ => Failure::new(FlagKind::Failed, format!("TCP: {error}")),

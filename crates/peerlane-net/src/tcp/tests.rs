@@ -43,6 +43,19 @@ fn measured(step: &Step) -> (Vec<f64>, Verdict, Verdict) {
     (values, active.verify().unwrap(), passive.verify().unwrap())
 }
 
+/// The head tells both sides to stop; whoever is told first closes the connection.
+#[test]
+fn a_side_whose_other_side_ends_first_has_not_failed() {
+    let (mut active, mut passive) = sides(&step(Probe::Send, 1 << 16, 2));
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| passive.serve(&|| false));
+        active.sample(1, Seconds::new(1e-3)).unwrap();
+        drop(active);
+        serving.join().unwrap().unwrap();
+    });
+    assert_eq!(passive.verify().unwrap(), Verdict::Intact);
+}
+
 #[test]
 fn rates_and_latencies_with_verified_content() {
     for (probe, size, streams) in [(Probe::Send, 1 << 20, 1), (Probe::Send, 65_537, 4), (Probe::SendBoth, 1 << 16, 2)] {
