@@ -112,7 +112,7 @@ impl Head {
     /// wait by giving false. If `same_host`, several may be on one host.
     ///
     /// # Errors
-    /// Some did not come in time, or do not belong to this run. Those who came are told.
+    /// Some did not come in time, or do not belong to this run. Those that came hear why.
     pub fn gather(
         self,
         size: usize,

@@ -195,7 +195,7 @@ impl Slab {
         self.kernels.over_relax.launch(stream, launch, &arguments)
     }
 
-    /// Draws spins and couplings anew.
+    /// Draws spins and couplings.
     fn draw(&self, seed: u32) -> Result<(), Problem> {
         self.gpu.context.enter()?;
         let shape = |kernel: kernels::Kernel| Launch {
@@ -281,7 +281,7 @@ impl SpinGlass {
         if let Some(why) = lattice.problem() {
             return Err(Problem::NotApplicable(why));
         }
-        let mut glass = Self::laid_out(machine, lattice)?;
+        let mut glass = Self::numbered(machine, lattice, 0)?;
         if lattice.gpus.len() > 1 {
             let whole = Lattice { gpus: lattice.gpus[..1].to_vec(), ..lattice.clone() };
             // beside its slabs
@@ -295,10 +295,6 @@ impl SpinGlass {
         let wanted = (method.sample_time.seconds() / pace.max(1e-9)).ceil();
         glass.each = (wanted.clamp(2.0, MOST as f64) as usize).next_multiple_of(2);
         Ok((glass, lattice.bytes()))
-    }
-
-    fn laid_out(machine: &mut Machine, lattice: &Lattice) -> Result<Self, Problem> {
-        Self::numbered(machine, lattice, 0)
     }
 
     /// `number` is how many slabs each GPU may have already.

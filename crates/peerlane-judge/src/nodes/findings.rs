@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::words::{end, host, listed};
+use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, End, NodesRun};
@@ -15,20 +16,8 @@ const FEW: usize = 3;
 const NEARLY_ALL: f64 = 0.75;
 
 fn finding(rule: &str, subjects: Vec<Subject>, summary: String) -> Finding {
-    Finding {
-        rule: rule.to_owned(),
-        kind: FindingKind::Fault,
-        severity: Severity::Error,
-        subjects,
-        summary,
-        expected: String::new(),
-        measured: String::new(),
-        evidence: Vec::new(),
-        fix: String::new(),
-        certainty: Certainty::Certain,
-        confirm: String::new(),
-        cost: None,
-    }
+    let raised = Raised::new(rule, FindingKind::Fault, Severity::Error, Certainty::Certain);
+    raised.summary(summary).about(subjects).finding
 }
 
 /// Nodes that no longer answered.

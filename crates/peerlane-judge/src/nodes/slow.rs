@@ -179,7 +179,7 @@ fn ways(group: &[Slow]) -> &'static str {
     if group.iter().all(|slow| slow.direction == Direction::Out) { "one way " } else { "" }
 }
 
-/// What a loopback tells of an end.
+/// What the loopback of an end shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Loopback {
     /// As slow as what crosses the network, or nearly.
