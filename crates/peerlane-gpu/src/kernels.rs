@@ -56,7 +56,8 @@ macro_rules! module {
 }
 
 /// Every module, each of which may be loaded alone.
-pub const MODULES: [Module; 9] = [
+pub const MODULES: [Module; 10] = [
+    BFS_MODULE,
     CHASE_MODULE,
     COLLECTIVE_MODULE,
     COPY_MODULE,
@@ -68,6 +69,7 @@ pub const MODULES: [Module; 9] = [
     TOUCH_MODULE,
 ];
 
+const BFS_MODULE: Module = module!("bfs.sm_70.ptx", 7);
 const CHASE_MODULE: Module = module!("chase.sm_70.ptx", 7);
 const COLLECTIVE_MODULE: Module = module!("collective.sm_70.ptx", 7);
 const COPY_MODULE: Module = module!("copy.sm_70.ptx", 7);
@@ -236,8 +238,73 @@ pub const DRAW_COUPLINGS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_coupling
 /// bits and lengths to three `u64` that the caller clears.
 pub const INSPECT: Kernel = Kernel::new(SPIN_GLASS_MODULE, "inspect", 256, Blocks::PerMultiprocessor(4));
 
+/// `count_arcs(degrees, edges: u64, scale: u32, seed: u32)`: adds each edge of a Kronecker graph to both of its ends' degrees, which
+/// the caller clears; loops are left out.
+pub const COUNT_ARCS: Kernel = Kernel::new(BFS_MODULE, "count_arcs", 256, Blocks::PerMultiprocessor(8));
+
+/// `rank(degrees, places, labels, names, count: u32, part: u32, parts: u32, span: u32)`: counts the classes of degrees of a part's
+/// vertices, 512 a warp, into `places` (`labels` 0), or gives each vertex its label by what `places` then holds.
+pub const RANK: Kernel = Kernel::new(BFS_MODULE, "rank", 128, Blocks::ByWork);
+
+/// `own_degrees(degrees, names, lengths, count: u32)`: the degrees of a part's vertices, by rank.
+pub const OWN_DEGREES: Kernel = Kernel::new(BFS_MODULE, "own_degrees", 256, Blocks::PerMultiprocessor(8));
+
+/// `count_into(labels, lengths, edges: u64, scale: u32, seed: u32, part: u32, span: u32)`: for each label the arcs to a part, added
+/// to what the caller clears.
+pub const COUNT_INTO: Kernel = Kernel::new(BFS_MODULE, "count_into", 256, Blocks::PerMultiprocessor(8));
+
+/// `block_sums(lengths, sums, count: u32)`: the sum of each [`LENGTHS`] lengths.
+pub const BLOCK_SUMS: Kernel = Kernel::new(BFS_MODULE, "block_sums", 256, Blocks::ByWork);
+
+/// `begin_at(lengths, sums, offsets, count: u32)`: where each vertex's arcs begin, one place late; `sums` holds where those of each
+/// [`LENGTHS`] do.
+pub const BEGIN_AT: Kernel = Kernel::new(BFS_MODULE, "begin_at", 256, Blocks::ByWork);
+
+/// Lengths that a block of [`BLOCK_SUMS`] and [`BEGIN_AT`] has.
+pub const LENGTHS: usize = 4096;
+
+/// `fill_arcs(labels, offsets, arcs, edges: u64, scale: u32, seed: u32, part: u32, span: u32, into: u32, least: u32, most: u32)`: the
+/// arcs to vertices with these ranks, from a part's vertices or to them; moves each offset on.
+pub const FILL_ARCS: Kernel = Kernel::new(BFS_MODULE, "fill_arcs", 256, Blocks::PerMultiprocessor(8));
+
+/// `first_arcs(offsets, arcs, firsts, count: u32)`: where each vertex's first arc leads.
+pub const FIRST_ARCS: Kernel = Kernel::new(BFS_MODULE, "first_arcs", 256, Blocks::PerMultiprocessor(8));
+
+/// `plant(frontier, seen, parents, root: u32, part: u32, span: u32)`: begins a search at a label.
+pub const PLANT: Kernel = Kernel::new(BFS_MODULE, "plant", 1, Blocks::One);
+
+/// `list_chunks(frontier, offsets, chunks, listed, words: u32)`: lists the frontier's arcs, 512 an entry.
+pub const LIST_CHUNKS: Kernel = Kernel::new(BFS_MODULE, "list_chunks", 256, Blocks::PerMultiprocessor(8));
+
+/// `go_down(chunks, listed, offsets, arcs, rows, seen, next, parents, found, part: u32, span: u32)`: a level from the frontier's
+/// side; adds vertices and their arcs to the two `u64` of `found`.
+pub const GO_DOWN: Kernel = Kernel::new(BFS_MODULE, "go_down", 256, Blocks::PerMultiprocessor(8));
+
+/// `go_up(frontier, offsets, arcs, firsts, seen, next, parents, found, words: u32)`: a level from the side of what is not found yet;
+/// adds vertices to `found`, and writes all `words` of `next`.
+pub const GO_UP: Kernel = Kernel::new(BFS_MODULE, "go_up", 256, Blocks::PerMultiprocessor(16));
+
+/// `sum_arcs(parents, rows, sum, count: u32)`: adds the arcs of a part's vertices that were found to a `u64`.
+pub const SUM_ARCS: Kernel = Kernel::new(BFS_MODULE, "sum_arcs", 256, Blocks::PerMultiprocessor(8));
+
+/// `name_parents(labels, names, parents, tree, count: u32, part: u32, parts: u32, span: u32, connected: u32)`: a part of the tree, by
+/// names.
+pub const NAME_PARENTS: Kernel = Kernel::new(BFS_MODULE, "name_parents", 256, Blocks::PerMultiprocessor(8));
+
+/// `find_levels(tree, levels, counted, level: u32, vertices: u32, parts: u32, stretch: u32)`: gives the children of a level's
+/// vertices theirs, a byte each, and adds how many to a `u64`.
+pub const FIND_LEVELS: Kernel = Kernel::new(BFS_MODULE, "find_levels", 256, Blocks::PerMultiprocessor(8));
+
+/// `compare_edges(tree, levels, joined, counted, edges: u64, scale: u32, seed: u32, parts: u32, stretch: u32)`: adds the edges inside
+/// a tree, and those that it is wrong about, to two `u64`; marks names whose edge to their parent exists.
+pub const COMPARE_EDGES: Kernel = Kernel::new(BFS_MODULE, "compare_edges", 256, Blocks::PerMultiprocessor(8));
+
+/// `compare_vertices(tree, levels, joined, counted, root: u32, vertices: u32, parts: u32, stretch: u32)`: adds the vertices of a tree,
+/// those without a level, and those without an edge to their parent, to three `u64`.
+pub const COMPARE_VERTICES: Kernel = Kernel::new(BFS_MODULE, "compare_vertices", 256, Blocks::PerMultiprocessor(8));
+
 /// Every kernel.
-pub const KERNELS: [Kernel; 17] = [
+pub const KERNELS: [Kernel; 34] = [
     COPY,
     COPY_BOTH,
     COPY_BULK,
@@ -255,6 +322,23 @@ pub const KERNELS: [Kernel; 17] = [
     DRAW_SPINS,
     DRAW_COUPLINGS,
     INSPECT,
+    COUNT_ARCS,
+    RANK,
+    OWN_DEGREES,
+    COUNT_INTO,
+    BLOCK_SUMS,
+    BEGIN_AT,
+    FILL_ARCS,
+    FIRST_ARCS,
+    PLANT,
+    LIST_CHUNKS,
+    GO_DOWN,
+    GO_UP,
+    SUM_ARCS,
+    NAME_PARENTS,
+    FIND_LEVELS,
+    COMPARE_EDGES,
+    COMPARE_VERTICES,
 ];
 
 /// The part of a module's text that declares an entry point: parameters, then what it demands of a launch.
@@ -323,6 +407,23 @@ mod tests {
         assert_eq!(widths(&DRAW_SPINS), [8, 4, 4, 4, 4, 4]);
         assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4]);
         assert_eq!(widths(&INSPECT), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);
+        assert_eq!(widths(&COUNT_ARCS), [8, 8, 4, 4]);
+        assert_eq!(widths(&RANK), [8, 8, 8, 8, 4, 4, 4, 4]);
+        assert_eq!(widths(&OWN_DEGREES), [8, 8, 8, 4]);
+        assert_eq!(widths(&COUNT_INTO), [8, 8, 8, 4, 4, 4, 4]);
+        assert_eq!(widths(&BLOCK_SUMS), [8, 8, 4]);
+        assert_eq!(widths(&BEGIN_AT), [8, 8, 8, 4]);
+        assert_eq!(widths(&FILL_ARCS), [8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&FIRST_ARCS), [8, 8, 8, 4]);
+        assert_eq!(widths(&PLANT), [8, 8, 8, 4, 4, 4]);
+        assert_eq!(widths(&LIST_CHUNKS), [8, 8, 8, 8, 4]);
+        assert_eq!(widths(&GO_DOWN), [8, 8, 8, 8, 8, 8, 8, 8, 8, 4, 4]);
+        assert_eq!(widths(&GO_UP), [8, 8, 8, 8, 8, 8, 8, 8, 4]);
+        assert_eq!(widths(&SUM_ARCS), [8, 8, 8, 4]);
+        assert_eq!(widths(&NAME_PARENTS), [8, 8, 8, 8, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&FIND_LEVELS), [8, 8, 8, 4, 4, 4, 4]);
+        assert_eq!(widths(&COMPARE_EDGES), [8, 8, 8, 8, 8, 4, 4, 4, 4]);
+        assert_eq!(widths(&COMPARE_VERTICES), [8, 8, 8, 8, 4, 4, 4, 4]);
     }
 
     #[test]

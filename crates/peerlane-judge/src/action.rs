@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 69] = [
+const ACTIONS: [(&str, Action, Action); 70] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -99,6 +99,7 @@ const ACTIONS: [(&str, Action, Action); 69] = [
     ("small-packets", Monitor, Monitor),
     ("contended-slow", Monitor, Monitor),
     ("spin-glass-slow", Monitor, Monitor),
+    ("bfs-slow", Monitor, Monitor),
     ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),
     ("uneven-host-copies", Isolate, Isolate),
@@ -137,8 +138,7 @@ const ACTIONS: [(&str, Action, Action); 69] = [
 mod tests {
     use super::*;
     use crate::check::raised::Raised;
-    use crate::check::{RULES_OF_RUNS, rule_ids};
-    use crate::nodes::RULES_OF_NODES;
+    use crate::check::{RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
 
     fn of(rule: &str, kind: FindingKind, severity: Severity, certainty: Certainty) -> Action {
         Action::of(&Raised::new(rule, kind, severity, certainty).finding)

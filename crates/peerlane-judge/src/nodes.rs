@@ -4,33 +4,27 @@
 //! else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
 //! words, its fix, and what its loopback tells.
 
+mod against;
 mod findings;
+mod one_way;
 mod slow;
 mod words;
 
-use std::collections::BTreeMap;
+pub use against::{Change, NodesComparison, compare};
+pub use words::quantity;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Finding, FindingKind, Severity, Verdict};
+use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN_BEFORE, Waived};
 use peerlane_design::cluster::Cluster;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
 use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
 
 /// Names the format of [`NodesCheck`].
 pub const SCHEMA: &str = "peerlane/nodes-check/1";
-
-/// The rules on many nodes, which need a record of them. `corrupt-data` is also one of single machines.
-pub const RULES_OF_NODES: [&str; 7] = [
-    "lost-node",
-    "slow-node",
-    "slow-nic",
-    "slow-switch",
-    "slow-between-nodes",
-    "late-between-nodes",
-    "failed-between-nodes",
-];
 
 /// A measured value between two ends, with what it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,16 +108,32 @@ pub struct NodesCheck {
     pub checked: Vec<String>,
     /// The findings, worst first.
     pub findings: Vec<Finding>,
+    /// Findings that the site accepts; they count neither in the verdict nor in the exit status.
+    pub waived: Vec<Waived>,
     /// All values, the worst first; those without an expectation last.
     pub pairs: Vec<Pair>,
 }
 
-/// Judges a record.
-pub fn judge(run: &NodesRun, joined: &[Joined]) -> NodesCheck {
+/// Judges a record, by a site's settings, and beside an earlier record of the same nodes if there is one.
+pub fn judge(run: &NodesRun, joined: &[Joined], settings: &Settings, before: Option<&NodesRun>) -> NodesCheck {
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
-    findings.extend(slow::slow(run, joined));
+    findings.extend(slow::slow(run, joined, "as others reach"));
+    findings.extend(one_way::one_way(run, joined));
     findings.extend(findings::failed(run));
+    findings.extend(before.into_iter().flat_map(|before| against::worse(before, run)).map(|finding| Finding {
+        rule: WORSE_THAN_BEFORE.to_owned(),
+        summary: format!("since the earlier record, {}", finding.summary),
+        ..finding
+    }));
+    let mut waived = Vec::new();
+    findings.retain(|finding| match settings.waiver(&run.name, finding) {
+        Some(waiver) => {
+            waived.push(Waived { reason: waiver.reason.clone(), finding: finding.clone() });
+            false
+        }
+        None => true,
+    });
     findings.sort_by(|a, b| {
         // what is lost or changed has no cost, and matters most
         let share = |f: &Finding| f.cost.map_or(1.0, |cost| cost.share);
@@ -141,7 +151,7 @@ pub fn judge(run: &NodesRun, joined: &[Joined]) -> NodesCheck {
     let mut pairs: Vec<Pair> = joined.iter().map(|joined| pair(run, joined)).collect();
     pairs.sort_by(|a, b| a.share.unwrap_or(f64::INFINITY).total_cmp(&b.share.unwrap_or(f64::INFINITY)));
     let (name, nodes) = (run.name.clone(), run.nodes.len());
-    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, pairs }
+    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, waived, pairs }
 }
 
 fn pair(run: &NodesRun, joined: &Joined) -> Pair {
@@ -159,18 +169,24 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
 
 /// What has enough values, or expectations, to show a fault: two nodes alone have no peers.
 fn checked(run: &NodesRun, joined: &[Joined]) -> Vec<String> {
-    let mut kinds: BTreeMap<(Transport, bool), (usize, bool)> = BTreeMap::new();
+    let mut kinds: BTreeMap<(Transport, bool), (usize, bool, BTreeSet<usize>)> = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && j.cell.value().is_some()) {
-        let (values, expected) =
-            kinds.entry((one.cell.step.transport, one.cell.step.probe == Probe::Latency)).or_default();
+        let step = &one.cell.step;
+        let (values, expected, from) = kinds.entry((step.transport, step.probe == Probe::Latency)).or_default();
         (*values, *expected) = (*values + 1, *expected || one.expected.is_some());
+        from.insert(step.from.node);
     }
     let enough = |values: usize, expected: bool| expected || (run.nodes.len() > 2 && values > 2);
-    let kinds = kinds.into_iter().filter(|(_, (values, expected))| enough(*values, *expected));
     kinds
-        .map(|((transport, latency), _)| {
+        .into_iter()
+        .filter_map(|((transport, latency), (values, expected, from))| {
             let transport = words::transport(transport);
-            format!("{} by {transport}", if latency { "latencies" } else { "rates" })
+            match latency {
+                true => enough(values, expected).then(|| format!("latencies by {transport}")),
+                false if enough(values, expected) => Some(format!("rates by {transport}")),
+                // two nodes have no peers, and two directions
+                false => (from.len() > 1).then(|| format!("one direction against the other by {transport}")),
+            }
         })
         .collect()
 }

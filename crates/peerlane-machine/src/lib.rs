@@ -3,6 +3,7 @@
 //!
 //! Knows no file format, no model and no program.
 
+pub mod bfs;
 pub mod copy_time;
 pub mod counter;
 pub mod curve;

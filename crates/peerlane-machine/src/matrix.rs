@@ -26,6 +26,8 @@ pub enum Quantity {
     BusBandwidth,
     /// Time that the update of one place of a lattice takes.
     UpdateTime,
+    /// Edges of a graph that searches traverse per time, as Graph500 counts them.
+    EdgeRate,
 }
 
 impl Quantity {
@@ -39,6 +41,7 @@ impl Quantity {
             Self::SignalLatency => "signal latency",
             Self::BusBandwidth => "bus bandwidth",
             Self::UpdateTime => "time of an update",
+            Self::EdgeRate => "edges traversed per second",
         }
     }
 }
@@ -101,6 +104,9 @@ pub enum Unit {
     /// Picoseconds.
     #[serde(rename = "ps")]
     Picoseconds,
+    /// 10⁹ traversed edges a second.
+    #[serde(rename = "GTEPS")]
+    Gteps,
 }
 
 impl Unit {
@@ -113,6 +119,7 @@ impl Unit {
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
             Self::Picoseconds => "ps",
+            Self::Gteps => "GTEPS",
         }
     }
 
@@ -122,7 +129,7 @@ impl Unit {
             Self::GigabytesPerSecond => Some(Rate::from_gb(value)),
             Self::MebibytesPerSecond => Some(Rate::from_mib(value)),
             Self::GigabitsPerSecond => Some(Rate::from_gbit(value)),
-            Self::Microseconds | Self::Nanoseconds | Self::Picoseconds => None,
+            Self::Microseconds | Self::Nanoseconds | Self::Picoseconds | Self::Gteps => None,
         }
     }
 

@@ -16,6 +16,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use peerlane_machine::bfs::Bfs;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
@@ -68,13 +69,15 @@ pub enum Test {
     Collectives,
     /// Over-relaxation of a spin glass, as an application whose GPUs exchange boundaries.
     SpinGlass,
+    /// Breadth-first search, as an application whose GPUs exchange what each found.
+    Bfs,
 }
 
 impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 21] = [
+    pub const ALL: [Test; 22] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -96,6 +99,7 @@ impl Test {
         Test::Managed,
         Test::Collectives,
         Test::SpinGlass,
+        Test::Bfs,
     ];
 
     /// As `--tests` and the record write it.
@@ -122,6 +126,7 @@ impl Test {
             Test::Memory => "memory",
             Test::Collectives => "collectives",
             Test::SpinGlass => "spin-glass",
+            Test::Bfs => "bfs",
         }
     }
 }
@@ -185,6 +190,8 @@ pub enum Work {
     },
     /// Half-sweeps of a spin glass, one after another. Samples: seconds that the update of a place takes, all GPUs together.
     SpinGlass(SpinGlass),
+    /// Searches of a graph from many roots, one after another. Samples: the harmonic mean of their rates, in edges a second.
+    Bfs(Bfs),
 }
 
 impl Work {
@@ -198,6 +205,7 @@ impl Work {
             Work::Collective { gpus, .. } => gpus.iter().map(String::as_str).collect(),
             Work::HostMemory { .. } => Vec::new(),
             Work::SpinGlass(lattice) => lattice.gpus.iter().map(String::as_str).collect(),
+            Work::Bfs(search) => search.gpus.iter().map(String::as_str).collect(),
         };
         let mut seen = std::collections::HashSet::new();
         all.retain(|n| !is_host(n) && seen.insert(*n));

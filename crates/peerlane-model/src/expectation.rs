@@ -350,7 +350,11 @@ impl<'a> Expectation<'a> {
         match metric.quantity {
             Quantity::Bandwidth => self.rate(metric, row, col),
             Quantity::Latency | Quantity::LoadLatency => self.time(metric, row, col),
-            Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth | Quantity::UpdateTime => None,
+            Quantity::EnqueueLatency
+            | Quantity::SignalLatency
+            | Quantity::BusBandwidth
+            | Quantity::UpdateTime
+            | Quantity::EdgeRate => None,
         }
     }
 

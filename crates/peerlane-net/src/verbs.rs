@@ -33,6 +33,9 @@ const MOST_SIZE: u64 = (1 << 31) - 1;
 /// How often a loop that waits for memory looks at the clock and at completions.
 const SPINS: u32 = 64;
 
+/// Queues that take this long to empty are long enough: a slow link would spend its time on what was posted before the end.
+const LONG_ENOUGH: Duration = Duration::from_millis(250);
+
 /// How often a side that serves asks whether it is to stop.
 const ASKED: Duration = Duration::from_millis(1);
 
@@ -189,17 +192,27 @@ impl Verbs {
         Arrived { messages: if counted { self.endpoint.peer_sent() } else { self.endpoint.received }, at }
     }
 
-    /// Runs messages until a completion follows, and, both ways, until the other side's run too.
+    /// Runs messages, more of them under way from one completed window to the next, until the queues are full or long enough; and,
+    /// both ways, until the other side's run too.
     fn start(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
-        let (sent, before) = (self.endpoint.sent, self.arrived(began).messages);
+        let before = self.arrived(began).messages;
+        self.endpoint.narrow();
+        let (mut opened, mut sent, mut last) = (began, self.endpoint.sent, began);
+        let mut wide = false;
         loop {
-            self.pump()?;
+            if self.pump()? > 0 {
+                last = Instant::now();
+            }
+            if !wide && self.endpoint.sent >= sent + self.endpoint.window() {
+                wide = opened.elapsed() > LONG_ENOUGH || !self.endpoint.widen();
+                (opened, sent) = (Instant::now(), self.endpoint.sent);
+            }
             let other_runs = !self.is_both_ways() || self.arrived(began).messages != before;
-            if self.endpoint.sent != sent && other_runs {
+            if wide && other_runs {
                 return Ok(());
             }
-            if began.elapsed() > self.patience {
+            if last.elapsed() > self.patience || (wide && opened.elapsed() > self.patience) {
                 return Err(self.hung());
             }
         }

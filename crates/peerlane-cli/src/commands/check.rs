@@ -6,6 +6,7 @@ use std::path::Path;
 use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
+use peerlane::check::rule_ids;
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
@@ -26,8 +27,8 @@ use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if let Some(record) = nodes::check::record(&args.machines.targets) {
-        return nodes::check::run(args, &record?, out);
+    if let Some(record) = nodes::record::Record::only(&args.machines.targets) {
+        return nodes::check::run(args, record?, out);
     }
     let site = Site::read(args.rules.as_deref())?;
     can_write_page(args.html.as_deref())?;
@@ -66,7 +67,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             let coverage = loaded.coverage.clone();
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
-        CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
+        CheckFormat::Junit => {
+            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.fail_on).as_bytes())?
+        }
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
                 let text = markdown::machine(case, comparison, checked);

@@ -10,8 +10,8 @@ use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
 
 use super::check::{can_write_page, write_document};
-use super::json;
 use super::site::Site;
+use super::{json, nodes};
 use crate::args::CompareArgs;
 use crate::render::designs;
 use crate::target::{changed, known_names, load};
@@ -21,6 +21,9 @@ use crate::{Failure, Outcome, html};
 const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(records) = nodes::record::Record::all(&args.targets) {
+        return nodes::compare::run(args, &records?, out);
+    }
     can_write_page(args.html.as_deref())?;
     let mut all: Vec<(String, Case)> = Vec::new();
     let mut incomplete = false;

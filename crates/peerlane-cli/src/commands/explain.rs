@@ -10,7 +10,7 @@ use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::machine::lookup::HOST;
 use peerlane::matrix::Operation;
-use peerlane::model::{Assume, Model, PeerAccess, Route, SharedRate, Transfer};
+use peerlane::model::{Assume, HaloAdvice, Model, PeerAccess, Route, SharedRate, Transfer, halo_advice};
 use peerlane::units::{Bytes, Rate};
 use peerlane::upgrades::upgrades;
 
@@ -112,7 +112,14 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         rdma: peerlane::model::rdma::describe(model, a, b),
         device: peerlane::model::rdma::describe_device(model, a, b),
         unified_memory: peerlane::model::unified_memory(model, a, b),
+        halo: halo(model, a, b),
     }
+}
+
+/// How two GPUs should exchange faces.
+fn halo(model: &Model, a: NodeId, b: NodeId) -> Option<HaloAdvice> {
+    let is_gpu = |node| model.machine.fabric.node(node).kind == NodeKind::Gpu;
+    (is_gpu(a) && is_gpu(b)).then(|| halo_advice(model, &[a, b], &[(a, b), (b, a)]))?
 }
 
 /// The sum of concurrent rates with its interval and bottlenecks.

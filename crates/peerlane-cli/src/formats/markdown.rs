@@ -45,7 +45,8 @@ pub(crate) fn machine(case: &Case, comparison: &Comparison, checked: &MachineChe
     text
 }
 
-fn one(text: &mut String, finding: &Finding) {
+/// A finding as an item of a list.
+pub(super) fn one(text: &mut String, finding: &Finding) {
     let severity = match finding.severity {
         Severity::Info => "note",
         Severity::Warning => "warning",

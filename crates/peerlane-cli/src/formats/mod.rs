@@ -4,4 +4,5 @@ pub(crate) mod csv;
 pub(crate) mod fleet;
 pub(crate) mod junit;
 pub(crate) mod markdown;
+pub(crate) mod nodes;
 pub(crate) mod prometheus;

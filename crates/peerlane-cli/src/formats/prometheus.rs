@@ -24,7 +24,7 @@ pub(crate) struct Judged<'a> {
 }
 
 /// A family of samples under one name.
-struct Family {
+pub(super) struct Family {
     name: &'static str,
     help: &'static str,
     lines: Vec<String>,
@@ -33,11 +33,11 @@ struct Family {
 }
 
 impl Family {
-    fn new(name: &'static str, help: &'static str) -> Self {
+    pub(super) fn new(name: &'static str, help: &'static str) -> Self {
         Family { name, help, lines: Vec::new(), used: BTreeSet::new() }
     }
 
-    fn add(&mut self, labels: &[(&str, &str)], value: f64) {
+    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
         // Prometheus treats an empty label as absent
         let given = labels.iter().filter(|(_, value)| !value.is_empty());
         let labels: Vec<String> = given.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
@@ -59,22 +59,29 @@ impl Family {
     }
 }
 
-/// All machines as one text.
-pub(crate) fn exposition(machines: &[Judged]) -> String {
-    let mut rates = Family::new("peerlane_bandwidth_bytes_per_second", "Measured or published bandwidth.");
-    let mut expected =
-        Family::new("peerlane_bandwidth_expected_bytes_per_second", "Bandwidth expected from the machine's parts.");
-    let mut times = Family::new("peerlane_latency_seconds", "Latency of a small transfer, or of a load.");
-    let mut found = Family::new("peerlane_finding", "1 for each finding of the last check.");
-    let mut counts = Family::new("peerlane_findings", "Number of findings by severity.");
-    let mut verdicts = Family::new("peerlane_verdict", "1 for the verdict of the last check, 0 for the others.");
-    let mut began =
-        Family::new("peerlane_run_start_timestamp_seconds", "Start time of the run that the numbers are from.");
-    for Judged { comparison, verdict, findings, began: at } in machines {
-        let name = comparison.model().machine.name.as_str();
-        measured(&mut rates, &mut times, comparison);
-        expectations(&mut expected, comparison);
-        for finding in *findings {
+/// What every check has, of a machine or of many nodes: verdict and findings.
+pub(super) struct Verdicts {
+    verdicts: Family,
+    counts: Family,
+    found: Family,
+    began: Family,
+}
+
+impl Verdicts {
+    pub(super) fn new() -> Self {
+        Verdicts {
+            verdicts: Family::new("peerlane_verdict", "1 for the verdict of the last check, 0 for the others."),
+            counts: Family::new("peerlane_findings", "Number of findings by severity."),
+            found: Family::new("peerlane_finding", "1 for each finding of the last check."),
+            began: Family::new(
+                "peerlane_run_start_timestamp_seconds",
+                "Start time of the run that the numbers are from.",
+            ),
+        }
+    }
+
+    pub(super) fn add(&mut self, name: &str, verdict: Verdict, findings: &[Finding], began: Option<u64>) {
+        for finding in findings {
             let subjects = join(&finding.subjects, " ");
             let (kind, severity) = (kind(finding.kind), severity(finding.severity));
             let labels = [
@@ -84,24 +91,44 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
                 ("severity", severity),
                 ("subjects", &subjects),
             ];
-            found.add(&labels, 1.0);
+            self.found.add(&labels, 1.0);
         }
         for of in [Severity::Error, Severity::Warning, Severity::Info] {
             let n = findings.iter().filter(|f| f.severity == of).count();
-            counts.add(&[("machine", name), ("severity", severity(of))], n as f64);
+            self.counts.add(&[("machine", name), ("severity", severity(of))], n as f64);
         }
         for of in [Verdict::Healthy, Verdict::Limited, Verdict::NotJudged, Verdict::Fault] {
-            verdicts.add(&[("machine", name), ("verdict", of.id())], f64::from(u8::from(of == *verdict)));
+            self.verdicts.add(&[("machine", name), ("verdict", of.id())], f64::from(u8::from(of == verdict)));
         }
-        if let Some(at) = at.filter(|at| *at > 0) {
-            began.add(&[("machine", name)], at as f64);
+        if let Some(at) = began.filter(|at| *at > 0) {
+            self.began.add(&[("machine", name)], at as f64);
         }
     }
-    let mut text = String::new();
-    for family in [&verdicts, &counts, &found, &rates, &expected, &times, &began] {
-        family.write(&mut text);
+
+    /// The text, with the numbers that the verdicts are about.
+    pub(super) fn text(&self, numbers: &[&Family]) -> String {
+        let mut text = String::new();
+        let first = [&self.verdicts, &self.counts, &self.found];
+        for family in first.into_iter().chain(numbers.iter().copied()).chain([&self.began]) {
+            family.write(&mut text);
+        }
+        text
     }
-    text
+}
+
+/// All machines as one text.
+pub(crate) fn exposition(machines: &[Judged]) -> String {
+    let mut rates = Family::new("peerlane_bandwidth_bytes_per_second", "Measured or published bandwidth.");
+    let mut expected =
+        Family::new("peerlane_bandwidth_expected_bytes_per_second", "Bandwidth expected from the machine's parts.");
+    let mut times = Family::new("peerlane_latency_seconds", "Latency of a small transfer, or of a load.");
+    let mut verdicts = Verdicts::new();
+    for Judged { comparison, verdict, findings, began } in machines {
+        measured(&mut rates, &mut times, comparison);
+        expectations(&mut expected, comparison);
+        verdicts.add(&comparison.model().machine.name, *verdict, findings, *began);
+    }
+    verdicts.text(&[&rates, &expected, &times])
 }
 
 fn measured(rates: &mut Family, times: &mut Family, comparison: &Comparison) {

@@ -15,6 +15,7 @@ use peerlane::one_line::shown;
 use super::interrupt::Interrupt;
 use crate::Failure;
 use crate::output_file::{Appended, Lock};
+use crate::redact::Redactor;
 
 /// The ending of a growing record.
 const PARTIAL: &str = "partial";
@@ -71,7 +72,8 @@ impl NodesFile {
     }
 }
 
-/// Carries out the plan of a record, which may have cells already. The record is complete where all is answered.
+/// Carries out the plan of a record, which may have cells already. The record is complete where all is answered. A redactor
+/// replaces what identifies in what the network reports; the record's head is the caller's.
 ///
 /// # Errors
 /// Where the record cannot be written: what was measured until then is in the partial record.
@@ -79,8 +81,10 @@ pub(crate) fn carry_out(
     network: &mut dyn Network,
     mut run: NodesRun,
     file: Option<&NodesFile>,
+    redactor: Option<Redactor>,
     interrupt: &Interrupt,
 ) -> Result<NodesRun, Failure> {
+    let mut redactor = redactor;
     let kept: Vec<Cell> = run.kept();
     run.cells.clone_from(&kept);
     run.lost.clear();
@@ -94,7 +98,10 @@ pub(crate) fn carry_out(
     let mut synced = Instant::now();
     let bar = bar(run.plan.rounds);
     let plan = run.plan.clone();
-    execute(network, &plan, kept, &mut |event| {
+    execute(network, &plan, kept, &mut |mut event| {
+        if let Some(redactor) = &mut redactor {
+            redactor.serialised(&mut event);
+        }
         if let Event::Round(at, of) = event {
             bar.set_length(of as u64);
             bar.set_position(at as u64);

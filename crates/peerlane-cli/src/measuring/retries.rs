@@ -263,6 +263,10 @@ fn paths(work: &Work) -> Vec<Path> {
             [a, b] if lattice.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
             _ => Vec::new(),
         },
+        Work::Bfs(search) => match search.gpus.as_slice() {
+            [a, b] if search.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
+            _ => Vec::new(),
+        },
         Work::HostMemory { .. } => Vec::new(),
     }
 }

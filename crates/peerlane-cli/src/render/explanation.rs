@@ -8,7 +8,7 @@ use peerlane::upgrades::Upgrade;
 
 use super::style::{self, paint};
 use super::text::{fit, hang, number, span, width, wrap};
-use super::{device, label, line_width, rdma, unified};
+use super::{device, halo, label, line_width, rdma, unified};
 
 /// Rows of measured values that are shown by default.
 const FEW: usize = 8;
@@ -25,6 +25,10 @@ pub(crate) fn show(out: &mut dyn Write, e: &ExplanationDocument, verbose: bool) 
     e.device.as_ref().map_or(Ok(()), |found| device::show(out, found))?;
     e.unified_memory.as_ref().map_or(Ok(()), |found| unified::show(out, found))?;
     e.curve.as_ref().map_or(Ok(()), |curve| by_size(out, curve))?;
+    if let Some(advice) = &e.halo {
+        heading(out, "Halo exchange, a face each way at once")?;
+        halo::show(out, advice)?;
+    }
     measurements(out, e, verbose)?;
     assumptions(out, e)
 }

@@ -5,10 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use peerlane::nodes::{NodesRun, Probe, Transport};
-use peerlane::nodes_check::{NodesCheck, Pair};
+use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
-use peerlane::units::{Rate, Seconds};
 
 use super::findings::{self, Amount};
 use super::headline::Headline;
@@ -45,16 +44,7 @@ const OFF: f64 = 0.93;
 
 /// Writes the verdict, findings, and the values that are off; with `-v` all findings and the spread of values.
 pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, detail: Detail) -> io::Result<()> {
-    let first = check.findings.first();
-    let cause = match first {
-        Some(finding) => finding.summary.clone(),
-        None if check.checked.is_empty() => {
-            "two nodes have no peers, and nothing states what their network should carry".to_owned()
-        }
-        None => format!("no findings; checked: {}", check.checked.join(", ")),
-    };
-    let step = first.map(|finding| ("fix", finding.fix.clone()));
-    let headline = Headline { machine: who(run), verdict: check.verdict, cause, step };
+    let headline = headline(run, check);
     headline.write(out, detail.quiet)?;
     if detail.quiet {
         return Ok(());
@@ -67,9 +57,23 @@ pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, de
         let amount = Amount { full: 3, brief: 6 };
         findings::brief(out, &check.findings, amount, headline.shown_fix().as_deref())?;
     }
-    off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
+    write_off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
     writeln!(out)?;
     hang(out, "", &summary(run, check))
+}
+
+/// The answer in three lines.
+pub(crate) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
+    let first = check.findings.first();
+    let cause = match first {
+        Some(finding) => finding.summary.clone(),
+        None if check.checked.is_empty() => {
+            "two nodes have no peers, and nothing states what their network should carry".to_owned()
+        }
+        None => format!("no findings; checked: {}", check.checked.join(", ")),
+    };
+    let step = first.map(|finding| ("fix", finding.fix.clone()));
+    Headline { machine: who(run), verdict: check.verdict, cause, step }
 }
 
 /// `hgx-h200-x32: 32 nodes with 8 NICs, verbs`.
@@ -81,37 +85,96 @@ fn who(run: &NodesRun) -> String {
     format!("{}: {}{nics}, {}{simulated}", run.name, count(run.nodes.len(), "node"), transports.join(" and "))
 }
 
-/// The values that are off, worst first.
-fn off(out: &mut dyn Write, check: &NodesCheck, most: usize) -> io::Result<()> {
+/// The values that are off, worst first. Where there are more than `most`, the worst of each end that data comes from.
+pub(crate) fn off(check: &NodesCheck, most: usize) -> Vec<&Pair> {
     let mut off: Vec<&Pair> = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).collect();
-    if off.is_empty() {
-        return Ok(());
-    }
-    let all = off.len();
-    if most < all {
-        // the worst of each part that data comes from
+    if most < off.len() {
         let mut known = BTreeSet::new();
         off.retain(|pair| known.insert(&pair.from));
+        off.truncate(most);
+    }
+    off
+}
+
+/// A pair's cells: from, to, what, measured, expected, share.
+pub(crate) fn row(pair: &Pair) -> Vec<String> {
+    let value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(pair.probe, value));
+    let share = pair.share.map_or_else(|| "–".to_owned(), table::percent);
+    let what = format!("{} {}", pair.transport, pair.probe);
+    vec![pair.from.clone(), pair.to.clone(), what, value(pair.measured), value(pair.expected), share]
+}
+
+/// Writes a table of pairs.
+fn pairs(out: &mut dyn Write, headings: [&str; 6], pairs: &[&Pair]) -> io::Result<()> {
+    let headings: Vec<String> = headings.into_iter().chain([""]).map(str::to_owned).collect();
+    let rows = pairs.iter().map(|pair| row(pair).into_iter().chain([String::new()]).collect());
+    table::columns(out, &headings, &rows.collect::<Vec<_>>(), 3)
+}
+
+fn write_off(out: &mut dyn Write, check: &NodesCheck, most: usize) -> io::Result<()> {
+    let all = off(check, usize::MAX).len();
+    let shown = off(check, most);
+    if shown.is_empty() {
+        return Ok(());
     }
     writeln!(out)?;
-    let headings = ["from", "to", "what", "measured", "expected", "share", ""].map(str::to_owned);
-    let row = |pair: &&Pair| {
-        let value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(pair.probe, value));
-        let share = pair.share.map_or_else(|| "–".to_owned(), table::percent);
-        let what = format!("{} {}", pair.transport, pair.probe);
-        vec![pair.from.clone(), pair.to.clone(), what, value(pair.measured), value(pair.expected), share, String::new()]
-    };
-    let rows: Vec<Vec<String>> = off.iter().take(most).map(row).collect();
-    table::columns(out, &headings, &rows, 3)?;
-    if all > off.len().min(most) {
+    pairs(out, ["from", "to", "what", "measured", "expected", "share"], &shown)?;
+    if all > shown.len() {
         let more = format!("  the worst from each end; {all} in all (-v shows them)");
         writeln!(out, "{}", paint(style::DIM, &more))?;
     }
     Ok(())
 }
 
+/// Writes what changed from one record to a later one.
+pub(crate) fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail) -> io::Result<()> {
+    writeln!(out, "{}", paint(style::HEADING, &format!("{} → {}", of.before, of.after)))?;
+    let cause = match (of.worse.first(), of.better.len()) {
+        (Some(first), _) => first.summary.clone(),
+        (None, 0) if of.pairs.is_empty() => "nothing changed beyond noise".to_owned(),
+        (None, 0) => format!("{} changed beyond noise, and no part explains it", count(of.pairs.len(), "value")),
+        (None, _) => "no part is slower than before".to_owned(),
+    };
+    hang(out, if of.worse.is_empty() { "" } else { "WORSE    " }, &cause)?;
+    for finding in &of.better {
+        hang(out, "BETTER   ", &format!("this is over: {}", finding.summary))?;
+    }
+    if detail.quiet {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let headings = ["what", "values", "before", "after", "change", ""].map(str::to_owned);
+    let row = |change: &nodes_check::Change| {
+        let what = format!("{} {}{}", change.transport, change.probe, if change.loopback { ", loopback" } else { "" });
+        let [before, after] = [change.before, change.after].map(|value| quantity(change.probe, value));
+        let by = format!("{:+.1} %", 100.0 * (change.after / change.before - 1.0));
+        vec![what, change.values.to_string(), before, after, by, String::new()]
+    };
+    table::columns(out, &headings, &of.changes.iter().map(row).collect::<Vec<_>>(), 1)?;
+    if detail.verbose {
+        findings::write(out, &of.worse)?;
+    } else {
+        findings::brief(out, &of.worse, Amount { full: 3, brief: 6 }, None)?;
+    }
+    let most = if detail.verbose { usize::MAX } else { PAIRS };
+    let shown: Vec<&Pair> = of.pairs.iter().take(most).collect();
+    if !shown.is_empty() {
+        writeln!(out)?;
+        pairs(out, ["from", "to", "what", "after", "before", "share"], &shown)?;
+    }
+    let values: usize = of.changes.iter().map(|change| change.values).sum();
+    let alone = match of.alone {
+        [0, 0] => String::new(),
+        [before, after] => format!("; {before} only in the earlier record, {after} only in the later one"),
+    };
+    writeln!(out)?;
+    let changed =
+        format!("{} in both records, {} changed beyond noise{alone}.", count(values, "value"), of.pairs.len());
+    hang(out, "", &changed)
+}
+
 /// How many findings and values there are.
-fn summary(run: &NodesRun, check: &NodesCheck) -> String {
+pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
     let values = check.pairs.iter().filter(|pair| pair.measured.is_some()).count();
     let compared = check.pairs.iter().filter(|pair| pair.share.is_some()).count();
     let off = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).count();
@@ -123,12 +186,16 @@ fn summary(run: &NodesRun, check: &NodesCheck) -> String {
         0 => "compared with their peers".to_owned(),
         compared => format!("{} as expected, {off} off", compared - off),
     };
+    let waived = match check.waived.len() {
+        0 => String::new(),
+        n => format!(" {} accepted by the site.", count(n, "finding")),
+    };
     let findings = match check.findings.len() {
         0 => "No findings".to_owned(),
         n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
     };
     let whole = if run.complete { "" } else { " The record is not complete: `peerlane measure --resume` goes on." };
-    format!("{findings}; {}: {against}{missing}.{whole}", count(values, "value"))
+    format!("{findings}; {}: {against}{missing}.{waived}{whole}", count(values, "value"))
 }
 
 /// A table: least, median and greatest of each kind of value.
@@ -162,14 +229,9 @@ pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
     table::columns(out, &headings, &rows.collect::<Vec<_>>(), 3)
 }
 
-/// `48.2 GB/s` or `2.31 µs`.
-pub(crate) fn quantity(probe: Probe, value: f64) -> String {
-    if probe == Probe::Latency {
-        let us = Seconds::new(value).us();
-        if us >= 100.0 { format!("{us:.0} µs") } else { format!("{us:.2} µs") }
-    } else {
-        Rate::from_bytes_per_second(value).to_string()
-    }
+/// As findings have it.
+fn quantity(probe: Probe, value: f64) -> String {
+    nodes_check::quantity(probe == Probe::Latency, value)
 }
 
 /// A node's host name.

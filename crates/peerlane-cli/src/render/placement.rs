@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use peerlane::names::ranges;
 use peerlane::place::{Choice, PlacementDocument, Workload};
 
-use super::line_width;
 use super::style::{self, paint};
 use super::text::{count, fit, hang, number, width};
+use super::{halo, line_width};
 
 /// Columns of labels.
 const LABEL: usize = 13;
@@ -65,6 +65,9 @@ fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Re
         label(out, &name, &format!("{} GB/s: {}", number(ring.rate), ring.order.join(" ")))?;
     }
     label(out, "reason", &choice.reason)?;
+    if let Some(advice) = &choice.halo {
+        halo::show(out, advice)?;
+    }
     let known = |all: &[Option<String>]| all.iter().any(Option::is_some);
     if known(&choice.nics) {
         let rate = choice.nic_rate.map_or_else(String::new, |r| format!(" ({} GB/s for all, both ways)", number(r)));

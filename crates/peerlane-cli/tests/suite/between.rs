@@ -113,6 +113,30 @@ fn a_killed_and_a_stopped_agent_cost_their_own_pairs() {
 }
 
 #[test]
+fn a_redacted_record_names_no_host_even_of_a_node_that_is_lost() {
+    let file = path("between", "redacted.json");
+    let partial = format!("{}.partial", file.display());
+    for old in [Path::new(&partial), &file] {
+        let _ = fs::remove_file(old);
+    }
+    let named = |rank: usize, options: &[&str]| {
+        let mut command = process("redacted", rank, 3, options);
+        command.env("SLURMD_NODENAME", format!("rackety{rank}"));
+        command
+    };
+    let head = named(0, &["--redact", "-o", file.to_str().unwrap()]).spawn().unwrap();
+    let mut agents: Vec<Child> = (1..3).map(|rank| named(rank, &[]).spawn().unwrap()).collect();
+    wait_for("the first cells", || fs::read_to_string(&partial).is_ok_and(|text| text.contains("cells")));
+    signal(&agents[1], "KILL");
+    let head = ended(head);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("was lost") && !text.contains("rackety"), "{head:?} {text}");
+    assert!(!(err(&head) + &stdout(&head)).contains("rackety"), "{head:?}");
+    assert_eq!(status(&ended(agents.remove(0))), 0);
+    agents.remove(0).wait().unwrap();
+}
+
+#[test]
 fn agents_end_when_their_head_is_killed() {
     let mut head = process("headless", 0, 3, &[]).spawn().unwrap();
     let agent = process("headless", 1, 3, &[]).spawn().unwrap();

@@ -89,7 +89,7 @@ fn what_was_interrupted_is_resumed() {
 fn other_commands_name_the_one_that_reads_it() {
     let (_, file) = fresh("others.json");
     out(&["measure", "cluster:apenet-pair", "-o", &file]);
-    for command in ["compare", "predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
+    for command in ["predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
         let output = peerlane(&[command, &file]);
         let said = err(&output);
         assert!(
@@ -97,6 +97,58 @@ fn other_commands_name_the_one_that_reads_it() {
             "{command}: {said}"
         );
     }
+}
+
+#[test]
+fn check_of_a_record_has_the_formats_and_settings_of_machines() {
+    let (_, file) = fresh("formats.json");
+    out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.5", "-o", &file]);
+    let formatted = |format: &str| stdout(&peerlane(&["check", &file, "--format", format]));
+    let junit = formatted("junit");
+    assert!(junit.contains("<testsuite name=\"quong\" tests=\"8\" failures=\"1\">"), "{junit}");
+    assert!(junit.contains("name=\"slow-nic: node3/"), "{junit}");
+    let markdown = formatted("markdown");
+    assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");
+    let prometheus = formatted("prometheus");
+    let is = |start: &str| prometheus.lines().filter(|line| line.starts_with(start)).count();
+    // each node's NIC: what it sends, receives, and its loopback
+    assert_eq!(is("peerlane_end_bandwidth_bytes_per_second{"), 16 * 3, "{prometheus}");
+    assert_eq!(is("peerlane_verdict{machine=\"quong\",verdict=\"fault\"} 1"), 1, "{prometheus}");
+    assert_eq!(is("peerlane_finding{machine=\"quong\",rule=\"slow-nic\""), 1, "{prometheus}");
+    let waive = "[[waive]]\nrule = \"slow-nic\"\nmachines = [\"quong\"]\nreason = \"its NIC is on order\"\n";
+    let rules = crate::common::file("nodes", "rules.toml", waive);
+    let accepted = out(&["check", &file, "--rules", &rules]);
+    assert!(accepted.contains("\nHEALTHY  ") && accepted.contains("1 finding accepted by the site"), "{accepted}");
+    let redacted = json_of(&peerlane(&["check", &file, "--redact", "--json"]));
+    assert!(!redacted.to_string().contains("node3"), "{redacted:#}");
+    assert_eq!(redacted["findings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn two_records_of_a_cluster_are_compared() {
+    let (_, healthy) = fresh("before.json");
+    let (_, slow) = fresh("after.json");
+    let (_, other) = fresh("other.json");
+    out(&["measure", "cluster:quong", "-o", &healthy]);
+    out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.7", "-o", &slow]);
+    out(&["measure", "cluster:tessa-pair", "-o", &other]);
+    let worse = out(&["compare", &healthy, &slow]);
+    assert!(worse.contains("WORSE    node3/"), "{worse}");
+    assert!(worse.lines().all(|line| line.chars().count() <= 100), "{worse}");
+    let better = out(&["compare", &slow, &healthy]);
+    assert!(better.contains("BETTER   this is over: node3/"), "{better}");
+    assert!(out(&["compare", &slow, &slow]).contains("nothing changed beyond noise"));
+    let document = json(&["compare", &healthy, &slow, "--json"]);
+    assert_eq!(
+        (document["schema"].as_str(), &document["worse"][0]["rule"]),
+        (Some("peerlane/nodes-compare/1"), &"slow-nic".into())
+    );
+    let baseline = stdout(&peerlane(&["check", &slow, "--baseline", &healthy]));
+    assert!(baseline.contains("since the earlier record, node3/"), "{baseline}");
+    let alone = refused(&["compare", &healthy, &other]);
+    assert!(alone.contains("have no value of the same nodes and NICs"), "{alone}");
+    assert!(refused(&["compare", &healthy, &healthy, &slow]).contains("two at a time"));
+    assert!(refused(&["compare", &healthy, "7gforce"]).contains("no record between nodes"));
 }
 
 #[test]

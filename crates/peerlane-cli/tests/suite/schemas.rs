@@ -233,6 +233,7 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
         &["gate", "h200x4-vm"],
         &["measure", "cluster:tessa-pair"],
         &["check", between],
+        &["compare", between, between],
     ]
     .map(command)
     .into();

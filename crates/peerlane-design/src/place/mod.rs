@@ -30,7 +30,7 @@ use peerlane_machine::matrix::Engine;
 use peerlane_machine::names::ranges;
 use peerlane_model::collectives::{Ring, nccl_ring};
 use peerlane_model::flows::Flows;
-use peerlane_model::model::Model;
+use peerlane_model::model::{HaloAdvice, Model, halo_advice};
 use search::{Problem, sorted};
 
 /// Up to so many GPUs of one machine are placed.
@@ -168,6 +168,10 @@ pub struct Choice {
     pub gain: Option<f64>,
     /// Why this one.
     pub reason: String,
+    /// Of a halo exchange, how its faces should be exchanged, the other jobs aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub halo: Option<HaloAdvice>,
 }
 
 /// What another way to choose gives.
@@ -324,7 +328,20 @@ impl Report<'_, '_, '_, '_> {
             alone: gb(alone),
             gain,
             reason: reason::of(self.problem, self.found, job, &nics.nics, self.nics),
+            halo: self.halo(order),
         }
+    }
+
+    fn halo(&self, order: &[usize]) -> Option<HaloAdvice> {
+        let Problem { flows, workload, .. } = self.problem;
+        if *workload != Workload::Halo {
+            return None;
+        }
+        let node = |end: usize| flows.ends[end];
+        let gpus: Vec<NodeId> = order.iter().map(|gpu| node(*gpu)).collect();
+        let sends: Vec<(NodeId, NodeId)> =
+            workload.pairs(order, |gpu| gpu).into_iter().map(|(from, to)| (node(from), node(to))).collect();
+        halo_advice(flows.model, &gpus, &sends)
     }
 
     /// The rings of a job's all-reduce while all jobs run.

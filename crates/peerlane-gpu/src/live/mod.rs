@@ -1,5 +1,6 @@
 //! The live machine: it runs the steps of a plan on this machine's GPUs.
 
+mod bfs;
 mod collective;
 mod copies;
 mod failure;
@@ -187,6 +188,7 @@ impl Live {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
             Work::SpinGlass(lattice) => single(spin_glass::SpinGlass::prepare(machine, lattice, method)?),
+            Work::Bfs(search) => single(bfs::Bfs::prepare(machine, search)?),
             Work::HostMemory { node, kernel } => {
                 machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
                 single(host_memory::HostStream::prepare(node, *kernel, size, method)?)

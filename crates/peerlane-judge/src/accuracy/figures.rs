@@ -140,7 +140,11 @@ fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> 
     match metric.quantity {
         Quantity::Latency | Quantity::LoadLatency => return Some(Class::Latency),
         Quantity::Bandwidth => {}
-        Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth | Quantity::UpdateTime => {
+        Quantity::EnqueueLatency
+        | Quantity::SignalLatency
+        | Quantity::BusBandwidth
+        | Quantity::UpdateTime
+        | Quantity::EdgeRate => {
             return None;
         }
     }

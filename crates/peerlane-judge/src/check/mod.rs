@@ -4,6 +4,7 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! does not report what is unknown.
 
+mod bfs_slow;
 mod causes;
 mod confirm;
 mod culprit;
@@ -240,7 +241,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 60] = [
+const RULES: [Rule; 61] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -278,6 +279,7 @@ const RULES: [Rule; 60] = [
     small_packets::RULE,
     contended_slow::RULE,
     spin_glass_slow::RULE,
+    bfs_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,
@@ -311,6 +313,17 @@ pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
 
 /// Rules that compare runs with each other, which need more than one machine.
 pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
+
+/// The rules on many nodes, which need a record of them. `corrupt-data` is also one of single machines.
+pub const RULES_OF_NODES: [&str; 7] = [
+    "lost-node",
+    "slow-node",
+    "slow-nic",
+    "slow-switch",
+    "slow-between-nodes",
+    "late-between-nodes",
+    "failed-between-nodes",
+];
 
 /// Names of all rules, in the order they run.
 pub fn rule_ids() -> impl Iterator<Item = &'static str> {

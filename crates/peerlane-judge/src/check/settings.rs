@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Finding, OUTLIER, RULES_OF_RUNS, rule_ids};
+use super::{Finding, OUTLIER, RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
 use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
 
@@ -183,7 +183,7 @@ pub enum SettingsError {
 }
 
 fn all_rules() -> Vec<&'static str> {
-    rule_ids().chain(RULES_OF_RUNS).collect()
+    rule_ids().chain(RULES_OF_RUNS).chain(RULES_OF_NODES).collect()
 }
 
 impl Settings {

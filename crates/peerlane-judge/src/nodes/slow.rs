@@ -28,7 +28,8 @@ struct Slow {
 }
 
 /// What is slow, by part: of one part all transports, and its latencies, together.
-pub(super) fn slow(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+/// `source` states what values are compared with where nothing is predicted.
+pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
     let kinds: BTreeSet<(Transport, Probe)> =
         joined.iter().map(|j| (j.cell.step.transport, j.cell.step.probe)).collect();
@@ -43,6 +44,10 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
                     .as_ref()
                     .map(|e| (e.value, e.through.clone()))
                     .map_or((None, Vec::new()), |(v, t)| (Some(v), t));
+                // two nodes have no peers
+                if expected.is_none() && run.nodes.len() <= 2 {
+                    return None;
+                }
                 j.cell.compared(expected, through)
             })
             .collect();
@@ -72,7 +77,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
     for slow in found {
         groups.entry(Key::of(run, &slow, &nodes)).or_default().push(slow);
     }
-    groups.into_iter().map(|(key, group)| finding(run, joined, &key, &group)).collect()
+    groups.into_iter().map(|(key, group)| finding(run, joined, &key, &group, source)).collect()
 }
 
 /// What is one finding.
@@ -103,7 +108,7 @@ impl Key {
     }
 }
 
-fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow]) -> Finding {
+fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
     let worst = group.iter().filter(|slow| slow.latency == late).min_by(|a, b| a.left.total_cmp(&b.left));
     let (left, measured, usual) = worst.map_or((1.0, 0.0, 0.0), |slow| (slow.left, slow.measured, slow.usual));
@@ -144,7 +149,7 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow]) -> Find
     let parts: Vec<String> = group.iter().map(described).collect();
     let unit = if late { Unit::Microseconds } else { Unit::GigabytesPerSecond };
     let lost = if late { (measured - usual) * 1e6 } else { (usual - measured) / 1e9 };
-    let source = if group.iter().any(|slow| slow.expected) { "predicted" } else { "as others reach" };
+    let source = if group.iter().any(|slow| slow.expected) { "predicted" } else { source };
     let certainty = if run.nodes.len() > 2 { Certainty::Likely } else { Certainty::Possible };
     let (fix, confirm) = advice(run, key, late, loopback);
     Finding {

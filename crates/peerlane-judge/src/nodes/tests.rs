@@ -2,6 +2,7 @@ use super::*;
 use peerlane_design::cluster::{embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
 use peerlane_machine::random::Random;
+use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Method, Network, NodePlan, Wanted, execute};
 use peerlane_read::catalogue;
 
@@ -21,9 +22,14 @@ fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun
     run
 }
 
+/// The verdict by default settings.
+fn verdict_on(run: &NodesRun, cluster: Option<&Cluster>) -> NodesCheck {
+    judge(run, &joined(run, cluster), &Settings::default(), None)
+}
+
 fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
     let run = measured(cluster, faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 3);
-    judge(&run, &joined(&run, Some(cluster))).findings
+    verdict_on(&run, Some(cluster)).findings
 }
 
 #[test]
@@ -31,7 +37,7 @@ fn a_healthy_cluster_is_healthy() {
     let cluster = hgx();
     let run = measured(&cluster, Vec::new(), 3);
     for known in [Some(&cluster), None] {
-        let judged = judge(&run, &joined(&run, known));
+        let judged = verdict_on(&run, known);
         assert_eq!((judged.verdict, judged.findings), (Verdict::Healthy, Vec::new()));
         assert_eq!(judged.checked, ["rates by verbs", "latencies by verbs"]);
     }
@@ -67,19 +73,38 @@ fn peers_are_enough_where_no_network_is_known() {
     let cluster = hgx();
     let faults = "slow-node:node7:0.5 slow-cable:node9/mlx5_3:0.8";
     let run = measured(&cluster, faults.split(' ').map(|fault| fault.parse().unwrap()).collect(), 3);
-    let mut subjects: Vec<String> =
-        judge(&run, &joined(&run, None)).findings.iter().map(|f| f.subjects[0].to_string()).collect();
+    let mut subjects: Vec<String> = verdict_on(&run, None).findings.iter().map(|f| f.subjects[0].to_string()).collect();
     subjects.sort();
     assert_eq!(subjects, ["node7", "node9/mlx5_3"]);
 }
 
 #[test]
-fn two_nodes_without_an_expectation_are_not_judged() {
+fn two_nodes_without_an_expectation_have_only_their_directions() {
     let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
     let mut run = measured(&cluster, Vec::new(), 3);
-    assert_eq!(judge(&run, &joined(&run, Some(&cluster))).verdict, Verdict::Healthy);
+    assert_eq!(verdict_on(&run, Some(&cluster)).verdict, Verdict::Healthy);
     run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
-    assert_eq!(judge(&run, &joined(&run, None)).verdict, Verdict::NotJudged);
+    let judged = verdict_on(&run, None);
+    assert_eq!((judged.verdict, judged.findings), (Verdict::Healthy, Vec::new()));
+    assert_eq!(judged.checked, ["one direction against the other by verbs"]);
+    run.cells.retain(|cell| cell.step.from.node == 0 || cell.step.is_loopback());
+    assert_eq!(verdict_on(&run, None).verdict, Verdict::NotJudged);
+}
+
+#[test]
+fn of_two_nodes_one_direction_is_compared_with_the_other() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    for (left, severity) in [(0.9, None), (0.7, Some(Severity::Warning)), (0.3, Some(Severity::Error))] {
+        let mut run = measured(&cluster, vec![format!("one-way:node1:{left}").parse().unwrap()], 3);
+        run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
+        let findings = verdict_on(&run, None).findings;
+        assert_eq!(findings.first().map(|finding| finding.severity), severity, "{findings:#?}");
+        for finding in &findings {
+            let words = "% of the rate of the other direction is left";
+            let whose = finding.summary.starts_with("one way, from node1/") && finding.summary.contains(words);
+            assert!(finding.rule == "slow-between-nodes" && whose, "{finding:#?}");
+        }
+    }
 }
 
 /// 1,000 nodes with two NICs each, in a fat tree; 20 faults that leave 40 to 95 %, drawn.
@@ -111,11 +136,59 @@ fn twenty_faults_among_a_thousand_nodes_are_found() {
     faults.push("slow-switch:leaf5:0.6".parse().unwrap());
     planted.push(("leaf5".to_owned(), "slow-switch"));
     let run = measured(&cluster, faults, 9);
-    let findings = judge(&run, &joined(&run, Some(&cluster))).findings;
+    let findings = verdict_on(&run, Some(&cluster)).findings;
     let has = |(subject, rule): &&(String, &str)| {
         findings.iter().any(|f| f.rule == *rule && f.subjects[0].to_string() == *subject)
     };
     let missed: Vec<_> = planted.iter().filter(|p| !has(p)).collect();
     assert!(missed.is_empty(), "{missed:?}\n{:?}", findings.iter().map(|f| &f.summary).collect::<Vec<_>>());
     assert!(findings.len() <= planted.len() + 1, "{:?}", findings.iter().map(|f| &f.summary).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_changed_since_an_earlier_record_is_named_and_noise_is_not() {
+    let cluster = hgx();
+    let fault = |text: &str| vec![text.parse().unwrap()];
+    let healthy = measured(&cluster, Vec::new(), 3);
+    let noise = compare(("a", &healthy), ("b", &measured(&cluster, Vec::new(), 4)));
+    assert_eq!((noise.worse, noise.better, noise.pairs, noise.alone), (Vec::new(), Vec::new(), Vec::new(), [0, 0]));
+    let slow = measured(&cluster, fault("slow-cable:node9/mlx5_3:0.7"), 4);
+    let change = compare(("a", &healthy), ("b", &slow));
+    let [only] = &change.worse[..] else { panic!("{:#?}", change.worse) };
+    assert!(
+        only.subjects == Subject::nodes_of(["node9/mlx5_3"]) && only.expected.ends_with("in the earlier record"),
+        "{only:#?}"
+    );
+    assert!(change.better.is_empty() && !change.pairs.is_empty());
+    for changed in &change.pairs {
+        let ends = [&changed.from, &changed.to];
+        assert!(ends.iter().any(|end| end.as_str() == "node9/mlx5_3"), "{changed:#?}");
+    }
+    // the other way about it is repaired
+    let repaired = compare(("b", &slow), ("a", &healthy));
+    assert_eq!((repaired.worse.len(), repaired.better.len()), (0, 1));
+    // nodes in another order are the same nodes
+    let mut turned = slow.clone();
+    turned.nodes.reverse();
+    let last = turned.nodes.len() - 1;
+    for cell in &mut turned.cells {
+        (cell.step.from.node, cell.step.to.node) = (last - cell.step.from.node, last - cell.step.to.node);
+    }
+    let same = compare(("a", &slow), ("b", &turned));
+    assert_eq!((same.worse.len(), same.better.len(), same.pairs.len(), same.alone), (0, 0, 0, [0, 0]));
+    let with_baseline = judge(&slow, &joined(&slow, None), &Settings::default(), Some(&healthy)).findings;
+    assert!(with_baseline.iter().any(|f| f.rule == "worse-than-before"), "{with_baseline:#?}");
+    let again = judge(&slow, &joined(&slow, None), &Settings::default(), Some(&slow)).findings;
+    assert!(!again.iter().any(|f| f.rule == "worse-than-before"), "{again:#?}");
+}
+
+#[test]
+fn a_site_accepts_findings_of_nodes() {
+    let cluster = hgx();
+    let run = measured(&cluster, vec!["slow-cable:node9/mlx5_3:0.7".parse().unwrap()], 3);
+    let text = "[[waive]]\nrule = \"slow-nic\"\nsubjects = [\"node9/mlx5_3\"]\nreason = \"ordered\"\n";
+    let settings = Settings::read(text).unwrap();
+    let judged = judge(&run, &joined(&run, Some(&cluster)), &settings, None);
+    assert_eq!((judged.verdict, judged.findings.len(), judged.waived.len()), (Verdict::Healthy, 0, 1));
+    assert_eq!(judged.waived[0].reason, "ordered");
 }

@@ -21,12 +21,14 @@ pub(super) fn transport(transport: Transport) -> &'static str {
     }
 }
 
-/// `24.82 GB/s`, or `1.20 µs`.
-pub(super) fn quantity(latency: bool, value: f64) -> String {
-    if latency {
-        format!("{:.2} µs", Seconds::new(value).us())
-    } else {
-        Rate::from_bytes_per_second(value).to_string()
+/// A rate or a latency: `24.82 GB/s`, `9.45 MB/s`, `1.20 µs`, `310 µs`.
+pub fn quantity(latency: bool, value: f64) -> String {
+    let us = Seconds::new(value).us();
+    match latency {
+        true if us >= 100.0 => format!("{us:.0} µs"),
+        true => format!("{us:.2} µs"),
+        false if value < 0.1e9 => format!("{:.2} MB/s", value / 1e6),
+        false => Rate::from_bytes_per_second(value).to_string(),
     }
 }
 

@@ -17,6 +17,7 @@ fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
         Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
         Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
+        Work::Bfs(_) => &[(Quantity::EdgeRate, Unit::Gteps)],
         Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
         Work::Signals { .. } => &[(Quantity::SignalLatency, Unit::Microseconds)],
         Work::SmallCopies(_) => {
@@ -32,7 +33,7 @@ fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
 fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 {
     let first = headline(work, sample);
     match quantity {
-        Quantity::Bandwidth => first / 1e9,
+        Quantity::Bandwidth | Quantity::EdgeRate => first / 1e9,
         Quantity::BusBandwidth => match work {
             Work::Collective { operation, gpus } => size.0 as f64 * operation.bus_factor(gpus.len()) / first / 1e9,
             _ => f64::NAN,
@@ -55,8 +56,10 @@ pub(super) fn cells(
     between_runs: &dyn Fn(Quantity) -> f64,
 ) -> Vec<Cell> {
     let mut flags = flags.to_vec();
-    let has_content =
-        matches!(step.work, Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_));
+    let has_content = matches!(
+        step.work,
+        Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_) | Work::Bfs(_)
+    );
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),
         Verdict::Unverified(why) if has_content => flags.push(Flag::new(FlagKind::Unverified, why)),

@@ -28,8 +28,11 @@ pub(super) const AGAIN: usize = 8;
 /// Nodes that may be lost, each in a round that takes all of [`Method::patience`], before time is short.
 const LOSSES: f64 = 3.0;
 
-/// The part of a budget that patience may take, all of it together.
+/// The part of a short budget that patience may take, all of it together.
 const WAITING: f64 = 1.0 / 3.0;
+
+/// The longest patience that a long budget gives: slow machines need more than the usual one, and what hangs costs all of it.
+const LONGEST_PATIENCE: f64 = 30.0;
 
 /// The shortest time for the samples of a round.
 const SHORTEST: Seconds = Seconds::new(0.02);
@@ -43,6 +46,8 @@ pub struct Wanted {
     pub all_pairs: bool,
     /// The most time for everything.
     pub budget: Option<Seconds>,
+    /// The most time for a round; what the budget leaves for it where it is absent.
+    pub patience: Option<Seconds>,
 }
 
 /// Why there is nothing to measure.
@@ -103,21 +108,29 @@ impl NodePlan {
         let mut plan = NodePlan { transports, all_pairs, method, rounds: 0, again: 0, bound: unbounded };
         plan.rounds = plan.rounds_of(nodes).len();
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
-        if let Some(budget) = wanted.budget {
-            let rounds = (plan.rounds + plan.again) as f64;
-            // hung rounds must fit, too; short budgets leave them less
-            let patience = method.patience.seconds().min(WAITING * budget.seconds() / (1.0 + LOSSES));
-            plan.method.patience = Seconds::new(patience);
-            let each = (budget.seconds() - (1.0 + LOSSES) * patience) / rounds - SETTING_UP.seconds();
-            if each < SHORTEST.seconds() {
-                let least = rounds * (SHORTEST.seconds() + SETTING_UP.seconds()) / (1.0 - WAITING);
-                return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
-            }
-            plan.method.time = Seconds::new(method.time.seconds().min(each));
-        }
-        let all = plan.usual().seconds() + plan.again as f64 * plan.round_time();
+        plan.method.patience = wanted.patience.unwrap_or(method.patience);
         // a round begins only where there is time for it to hang
-        plan.bound = Seconds::new(all + (1.0 + LOSSES) * plan.method.patience.seconds());
+        let hung = |plan: &NodePlan| (1.0 + LOSSES) * plan.method.patience.seconds();
+        let Some(budget) = wanted.budget else {
+            plan.bound = Seconds::new((plan.rounds + plan.again) as f64 * plan.round_time() + hung(&plan));
+            return Ok(plan);
+        };
+        let rounds = (plan.rounds + plan.again) as f64;
+        if wanted.patience.is_none() {
+            let left = (budget.seconds() - rounds * plan.round_time()) / (1.0 + LOSSES);
+            let usual = method.patience.seconds();
+            let short = usual.min(WAITING * budget.seconds() / (1.0 + LOSSES));
+            plan.method.patience = Seconds::new(if left > usual { left.min(LONGEST_PATIENCE) } else { short });
+        }
+        let each = (budget.seconds() - hung(&plan)) / rounds - SETTING_UP.seconds();
+        if each < SHORTEST.seconds() {
+            let least = rounds * (SHORTEST.seconds() + SETTING_UP.seconds());
+            let least = wanted.patience.map_or(least / (1.0 - WAITING), |_| least + hung(&plan));
+            return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
+        }
+        plan.method.time = Seconds::new(method.time.seconds().min(each));
+        // all of it: what is left over is for rounds that take longer than they usually do
+        plan.bound = budget;
         Ok(plan)
     }
 
@@ -249,9 +262,14 @@ mod tests {
         let usual = NodePlan::of(&nodes, &Wanted::default(), Method::default()).unwrap();
         for budget in [40.0, 60.0, 1000.0] {
             let plan = of(budget).unwrap();
-            assert!(plan.bound.seconds() <= budget.min(usual.bound.seconds()) + 1e-9, "{budget}: {plan:?}");
+            assert_eq!(plan.bound.seconds(), budget, "{plan:?}");
             assert!(plan.method.patience.seconds() > plan.method.time.seconds());
+            let all = (plan.rounds + plan.again) as f64 * plan.round_time();
+            assert!(all + (1.0 + LOSSES) * plan.method.patience.seconds() <= budget + 1e-9, "{plan:?}");
         }
+        // what a slow machine needs: the same samples, and the rest of the budget to take them
+        let (long, usual) = (of(1000.0).unwrap().method, usual.method);
+        assert_eq!((long.time, long.patience.seconds()), (usual.time, LONGEST_PATIENCE));
         let refused = of(5.0).unwrap_err().to_string();
         assert!(refused.contains("--budget"), "{refused}");
     }

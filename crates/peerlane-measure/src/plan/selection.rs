@@ -12,10 +12,12 @@
 //! A step stays if all its transfers are picked: `GPU0-host,GPU1-host` leaves, of the subsets, the three of these two.
 
 use super::{PlanError, Test, Work};
+use peerlane_machine::bfs::Bfs;
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::machine::lookup::HOST;
 use peerlane_machine::names::{is_host, ranges};
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// What a user picks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Chosen {
             Work::Loads { gpu, memory } => self.has(memory, gpu),
             Work::Signals { a, b } => self.has(a, b) || self.has(b, a),
             Work::Collective { gpus, .. } => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
-            Work::SpinGlass(lattice) => match lattice.gpus.as_slice() {
+            Work::SpinGlass(SpinGlass { gpus, .. }) | Work::Bfs(Bfs { gpus, .. }) => match gpus.as_slice() {
                 [one] => self.has(one, one),
                 gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
             },

@@ -3,6 +3,7 @@
 //! All have a bound. What would grow with the square of the GPUs or faster is measured in full up to [`MOST_PAIRED`] of
 //! them, and beyond that of a selection that each function states.
 
+mod graphs;
 mod host;
 mod latency;
 mod lattices;
@@ -150,6 +151,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
         Test::Managed => host::managed(site),
         Test::Collectives => sweeps::collectives(site),
         Test::SpinGlass => lattices::spin_glass(site),
+        Test::Bfs => graphs::bfs(site),
     })
 }
 

@@ -156,7 +156,8 @@ fn answers(work: &Work) -> usize {
         | Work::Loads { .. }
         | Work::Signals { .. }
         | Work::HostMemory { .. }
-        | Work::SpinGlass(_) => 1,
+        | Work::SpinGlass(_)
+        | Work::Bfs(_) => 1,
     }
 }
 

@@ -218,6 +218,7 @@ fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
         Work::Signals { a, b } => ("signals".to_owned(), vec![a.clone(), b.clone()]),
         Work::HostMemory { node, .. } => ("host memory".to_owned(), vec![node.clone()]),
         Work::SpinGlass(lattice) => ("spin glass".to_owned(), lattice.gpus.clone()),
+        Work::Bfs(search) => ("breadth-first search".to_owned(), search.gpus.clone()),
     };
     (what, ends, settings)
 }

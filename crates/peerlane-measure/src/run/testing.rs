@@ -28,6 +28,7 @@ pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
         Work::Collective { .. } => (Quantity::BusBandwidth, Unit::GigabytesPerSecond),
         Work::Transfers(_) | Work::HostMemory { .. } => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
         Work::SpinGlass(_) => (Quantity::UpdateTime, Unit::Picoseconds),
+        Work::Bfs(_) => (Quantity::EdgeRate, Unit::Gteps),
     };
     Cell {
         step: index,

@@ -29,6 +29,10 @@ pub fn ends(work: &Work) -> String {
             };
             format!("{}, L = {}{how}", list(&lattice.gpus), lattice.side)
         }
+        Work::Bfs(search) => {
+            let how = if search.gpus.len() > 1 { format!(", {}", search.exchange.name()) } else { String::new() };
+            format!("{}, scale {}{how}", list(&search.gpus), search.scale)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::rates::{Driven, rates};
 use crate::measure::Failure;
 use crate::plan::{Method, Size, Step, StreamKernel, Work};
 use crate::run::FlagKind;
+use peerlane_machine::bfs::Bfs;
 use peerlane_machine::copy_time::{CopyTime, Startup};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
@@ -90,6 +91,7 @@ impl Site<'_, '_> {
             Work::Collective { operation, gpus } => self.collective(step.size, *operation, gpus),
             Work::HostMemory { node, kernel } => self.host_memory(step.size, node, *kernel),
             Work::SpinGlass(lattice) => self.spin_glass(step.size, lattice),
+            Work::Bfs(search) => self.bfs(step.size, search),
         }
     }
 
@@ -272,6 +274,21 @@ impl Site<'_, '_> {
         })?;
         let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
         Ok(self.timed(size, vec![predicted.total * slowness / (lattice.places() as f64 / 2.0)]))
+    }
+
+    /// The rate of searches, as slow as the slowest of their GPUs.
+    fn bfs(&self, size: Size, search: &Bfs) -> Result<Task, Failure> {
+        let gpus = search.gpus.iter().map(|gpu| self.gpu(gpu)).collect::<Result<Vec<NodeId>, _>>()?;
+        if let Some(why) = search.problem() {
+            return Err(not_applicable(why));
+        }
+        let predicted = self.model.bfs(search).ok_or_else(|| {
+            not_applicable("the model does not predict this: a rate is not known, or the graph does not fit".to_owned())
+        })?;
+        let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
+        let time = predicted.total * slowness;
+        let duration = time * Bfs::ROOTS as f64;
+        Ok(Task { values: vec![search.edges() as f64 / time], rates: true, size: size.most(), duration })
     }
 
     /// The peak of the memory bus, which is all that the model knows: a bound.

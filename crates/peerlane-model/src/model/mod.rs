@@ -5,8 +5,11 @@
 
 mod access;
 mod assumptions;
+mod bfs;
 mod class;
 mod defaults;
+mod exchange;
+mod halo;
 #[cfg(test)]
 mod kernels_tests;
 mod latency;
@@ -29,7 +32,10 @@ use std::sync::Arc;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::NoPeerAccess;
 pub use assumptions::Assume;
+pub use bfs::SearchTime;
 pub use class::Class;
+pub use exchange::ExchangeTime;
+pub use halo::{FastestFrom, HaloAdvice, MethodAdvice, OverlapFrom, halo_advice};
 pub use latency::Latency;
 use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass, PcieWidth};
 use peerlane_machine::machine::Machine;

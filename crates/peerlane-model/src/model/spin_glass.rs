@@ -1,9 +1,9 @@
 //! Half-sweeps of a spin glass (`docs/applications.md`): what memory moves, and what the exchange of boundaries adds.
 
-use super::{Model, PeerAccess, Transfer};
+use super::Model;
+use super::exchange::ExchangeTime;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::spin_glass::{Exchange, SpinGlass};
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// Share of what copies within a GPU's memory reach that an update reaches: 9.07 ps a place on an H200 whose copies move
 /// 4,224 GB/s, read and written together (L = 512, median of six processes, docs/applications.md).
@@ -38,66 +38,51 @@ impl Model<'_> {
 
     /// What a half-sweep takes; `None` where a rate is not known, or where caches hold a notable part of the lattice.
     pub fn spin_glass(&self, lattice: &SpinGlass) -> Option<HalfSweep> {
-        let n = lattice.gpus.len();
-        if lattice.problem().is_some() || lattice.bytes().0 as f64 / (n as f64) < BEYOND_CACHES {
+        if lattice.problem().is_some() || !is_beyond_caches(lattice) {
             return None;
         }
         let gpus: Vec<NodeId> =
             lattice.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
-        let half_plane = f64::from(lattice.side).powi(2) / 2.0;
-        let slab = |(i, gpu): (usize, &NodeId)| {
-            let (from, to) = lattice.slab(i);
-            let each = half_plane * self.spin_update(*gpu)?;
-            Some((f64::from(to - from) * each, 2.0 * each))
+        let slowest = gpus.iter().map(|gpu| self.spin_update(*gpu)).reduce(|a, b| Some(a?.max(b?)))??;
+        let exchange = match gpus.len() {
+            1 => None,
+            _ => Some(self.exchange_time(&around(&gpus), lattice.exchange)?),
         };
-        let slabs = gpus.iter().enumerate().map(slab).collect::<Option<Vec<(f64, f64)>>>()?;
-        let (update, boundary) = slabs.into_iter().reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
-        if n == 1 {
-            return Some(HalfSweep { update, boundary: 0.0, exchange: 0.0, total: GAP + update });
-        }
-        let exchange = self.exchange(lattice, &gpus)?;
+        Some(HalfSweep::of(lattice, slowest, exchange.as_ref()))
+    }
+}
+
+/// Each GPU and its neighbours, the last and the first being such: with one neighbour both planes go the same way.
+pub(super) fn around(gpus: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+    let n = gpus.len();
+    (0..n).flat_map(|i| [(gpus[i], gpus[(i + 1) % n]), (gpus[i], gpus[(i + n - 1) % n])]).collect()
+}
+
+/// Whether memory binds the lattice, and not caches.
+pub(super) fn is_beyond_caches(lattice: &SpinGlass) -> bool {
+    lattice.bytes().0 as f64 / lattice.gpus.len() as f64 >= BEYOND_CACHES
+}
+
+impl HalfSweep {
+    /// Of a lattice whose slowest GPU takes so many seconds to update a place; without an exchange where one GPU has it whole.
+    pub(super) fn of(lattice: &SpinGlass, place: f64, exchange: Option<&ExchangeTime>) -> Self {
+        let half_plane = f64::from(lattice.side).powi(2) / 2.0 * place;
+        let planes = (0..lattice.gpus.len()).map(|i| lattice.slab(i)).map(|(from, to)| to - from).max().unwrap_or(0);
+        let (update, boundary) = (f64::from(planes) * half_plane, 2.0 * half_plane);
+        let Some(exchange) = exchange else {
+            return HalfSweep { update, boundary: 0.0, exchange: 0.0, total: GAP + update };
+        };
+        let exchange = exchange.seconds(lattice.message().0 as f64);
         let total = match lattice.overlap {
             true => 2.0 * GAP + boundary + (update - boundary).max(exchange),
             false => GAP + update + exchange,
         };
-        Some(HalfSweep { update, boundary, exchange, total })
+        HalfSweep { update, boundary, exchange, total }
     }
 
-    /// Every GPU sends a plane to each of its neighbours, all at once.
-    fn exchange(&self, lattice: &SpinGlass, gpus: &[NodeId]) -> Option<f64> {
-        let n = gpus.len();
-        let bytes = lattice.message().0 as f64;
-        let neighbours = (0..n).flat_map(|i| [(gpus[i], gpus[(i + 1) % n]), (gpus[i], gpus[(i + n - 1) % n])]);
-        let engine = if lattice.exchange == Exchange::Stores { Engine::Sm } else { Engine::Ce };
-        let moved = |source, destination| Transfer {
-            source,
-            destination,
-            engine,
-            op: Operation::Write,
-            peer: PeerAccess::Enabled,
-        };
-        if lattice.exchange != Exchange::Staged {
-            let sends: Vec<Transfer> = neighbours.map(|(a, b)| moved(a, b)).collect();
-            if sends.iter().any(|send| self.route(send).map_or(true, |route| route.staged)) {
-                return None;
-            }
-            // with one neighbour both planes go the same way, one behind the other
-            return self.slowest(&sends, bytes, lattice.exchange == Exchange::Copies);
-        }
-        let host = |gpu| self.machine.fabric.nearest_host(gpu);
-        let down: Vec<Transfer> = neighbours.clone().map(|(a, _)| Some(moved(a, host(a)?))).collect::<Option<_>>()?;
-        let up: Vec<Transfer> = neighbours.map(|(a, b)| Some(moved(host(a)?, b))).collect::<Option<_>>()?;
-        Some(self.slowest(&down, bytes, true)? + self.slowest(&up, bytes, true)?)
-    }
-
-    /// Seconds until the last of some messages is there, with their start-ups where copy engines move them.
-    fn slowest(&self, transfers: &[Transfer], bytes: f64, started: bool) -> Option<f64> {
-        let rates = self.rates(transfers).ok()?;
-        let times = transfers.iter().zip(rates).map(|(transfer, rate)| {
-            let startup = if started { self.startup(transfer)?.least.seconds() } else { 0.0 };
-            Some(startup + bytes / rate)
-        });
-        times.collect::<Option<Vec<f64>>>().map(|times| times.into_iter().fold(0.0, f64::max))
+    /// Whether an overlapped exchange is over before the rest is updated.
+    pub(super) fn hides(&self) -> bool {
+        self.exchange <= self.update - self.boundary
     }
 }
 

@@ -84,6 +84,8 @@ pub(super) struct Endpoint {
     /// Queue pairs that carry messages; one more carries the counter.
     pub(super) count: usize,
     depth: u32,
+    /// Messages that may be under way on each queue pair: no more than `depth`.
+    window: u32,
     /// Messages a completion stands for.
     batch: u32,
     in_flight: Vec<u32>,
@@ -164,6 +166,7 @@ impl Endpoint {
             in_flight: vec![0; count],
             nic: wanted.nic.to_owned(),
             batch: if wanted.size < ALWAYS_REPORTED { (depth / 4).clamp(1, 16) } else { 1 },
+            window: depth,
             size: wanted.size,
             counter_in_flight: false,
             peer: None,
@@ -306,10 +309,27 @@ impl Endpoint {
         queue_pair.post(work, offset, self.size as u32, index as u64, signaled)
     }
 
+    /// Lets no more messages be under way than two completions stand for.
+    pub(super) fn narrow(&mut self) {
+        self.window = (2 * self.batch).min(self.depth);
+    }
+
+    /// Lets twice as many messages be under way; false where that is what the queues hold.
+    pub(super) fn widen(&mut self) -> bool {
+        let before = self.window;
+        self.window = (2 * before).min(self.depth);
+        self.window > before
+    }
+
+    /// Messages that are under way on all queue pairs at most.
+    pub(super) fn window(&self) -> u64 {
+        self.count as u64 * u64::from(self.window)
+    }
+
     /// Posts messages until every queue is full.
     pub(super) fn fill(&mut self, kind: Kind) -> Result<(), String> {
         for index in 0..self.count {
-            while self.in_flight.get(index).is_some_and(|n| n + self.batch <= self.depth) {
+            while self.in_flight.get(index).is_some_and(|n| n + self.batch <= self.window) {
                 for i in 1..=self.batch {
                     self.post(index, kind, i == self.batch)?;
                 }

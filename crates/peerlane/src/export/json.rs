@@ -20,8 +20,8 @@ use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::MachineComparison;
 pub use peerlane_model::expectation::ExpectedCurve;
 use peerlane_model::expectation::ExpectedMatrix;
-use peerlane_model::model::UnifiedMemory;
 use peerlane_model::model::rdma::{DeviceDescription, NicMessages, RdmaDescription};
+use peerlane_model::model::{HaloAdvice, UnifiedMemory};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -369,6 +369,10 @@ pub struct ExplanationDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default)]
     pub unified_memory: Option<UnifiedMemory>,
+    /// How two GPUs should exchange faces of a grid, one each way at once; absent between others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub halo: Option<HaloAdvice>,
 }
 
 /// One hop of an explained path.
@@ -523,6 +527,7 @@ mod tests {
             ("inference", schemars::schema_for!(peerlane_design::infer::Inference)),
             ("nodes", schemars::schema_for!(peerlane_measure::nodes::NodesRun)),
             ("nodes-check", schemars::schema_for!(peerlane_judge::nodes::NodesCheck)),
+            ("nodes-compare", schemars::schema_for!(peerlane_judge::nodes::NodesComparison)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

@@ -34,8 +34,8 @@ fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r)
 fn records_are_complete_and_verified() {
     let four = ["default.json", "subsets.json", "subsets-2.json", "collectives.json"].map(|name| (name, record(name)));
     let two = ["default.json", "sizes.json"].map(|name| (name, record_of("h200x2-vm-runs", name)));
-    let one = ("spin-glass.json", record_of("h200x1-vm-runs", "spin-glass.json"));
-    for (name, run) in four.into_iter().chain(two).chain([one]) {
+    let one = ["spin-glass.json", "bfs.json"].map(|name| (name, record_of("h200x1-vm-runs", name)));
+    for (name, run) in four.into_iter().chain(two).chain(one) {
         assert!(run.complete, "{name}");
         assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");
         assert_eq!(run.steps_done().len(), run.plan.steps().count(), "{name}");
@@ -116,6 +116,28 @@ fn rules_take_a_run_for_what_it_is() {
     let found = findings(360.0);
     assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
     assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
+}
+
+/// What docs/applications.md says of prediction and measurement of searches.
+#[test]
+fn searches_are_as_predicted_at_every_scale() {
+    let run = record_of("h200x1-vm-runs", "bfs.json");
+    let case = Case::of_run(run.clone(), "run.json").unwrap();
+    let model = Model::new(&case.machine, Parts::embedded());
+    let searches = run.cells.iter().filter_map(|cell| match &cell.work {
+        Work::Bfs(search) => Some((search, cell.value()?)),
+        _ => None,
+    });
+    let mut scales = Vec::new();
+    for (search, measured) in searches {
+        let expected = search.edges() as f64 / model.bfs(search).unwrap().total / 1e9;
+        assert!((measured / expected - 1.0).abs() < 0.2, "{search}: {measured:.0} GTEPS of {expected:.0}");
+        scales.push(search.scale);
+    }
+    assert_eq!(scales, [20, 22, 24, 25, 26, 27]);
+    let comparison = Comparison::of(&model);
+    let found = check(&Context::of(&case, &comparison));
+    assert!(found.iter().all(|finding| finding.rule != "bfs-slow"));
 }
 
 /// What docs/applications.md says of prediction and measurement.

@@ -13,9 +13,11 @@ use peerlane_net::launcher::{Given, HostPort, Place};
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
 use super::measure::{announce, finish, refuse_what_is_for_machines};
+use super::record::learn;
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::nodes::{NodesFile, carry_out};
+use crate::redact::Redactor;
 use crate::{Failure, Outcome, host, live, output_file};
 
 /// The variable with the secret.
@@ -192,20 +194,31 @@ fn measure(
     interrupt: &Interrupt,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let wanted = Wanted { transport: args.between.transport, all_pairs: args.all_pairs, budget: args.budget };
-    let mut method = Method::default();
-    method.patience = args.patience.unwrap_or(method.patience);
+    let wanted = Wanted {
+        transport: args.between.transport,
+        all_pairs: args.all_pairs,
+        budget: args.budget,
+        patience: args.patience,
+    };
     let nodes = network.nodes().to_vec();
-    let plan = NodePlan::of(&nodes, &wanted, method).map_err(|e| Failure::new(e.to_string()))?;
+    let plan = NodePlan::of(&nodes, &wanted, Method::default()).map_err(|e| Failure::new(e.to_string()))?;
     let first = nodes.first().map_or("?", |node| node.host.as_str()).to_owned();
     let name = format!("{first} and {} more", nodes.len() - 1);
     let mut new = NodesRun::new(&name, "nodes", nodes, plan);
     new.began = crate::commands::measure::here().began;
     new.launcher = Some(place.launcher.to_string());
+    let redactor = args.redact.then(|| {
+        let mut redactor = Redactor::default();
+        learn(&mut redactor, &new);
+        redactor.serialised(&mut new);
+        redactor
+    });
+    let first = new.nodes.first().map_or(first, |node| node.host.clone());
     let (file, run) = match record {
         Some((file, Some(earlier))) => {
             same(&earlier, &new)?;
-            (Some(file), earlier)
+            // the time for it is this process's
+            (Some(file), NodesRun { plan: new.plan, ..earlier })
         }
         Some((file, None)) => (Some(file), new),
         None => (None, new),
@@ -217,7 +230,7 @@ fn measure(
             "{beside} more processes are on the same nodes and measure nothing; one a node is enough"
         ));
     }
-    let run = carry_out(network, run, file.as_ref(), interrupt)?;
+    let run = carry_out(network, run, file.as_ref(), redactor, interrupt)?;
     finish(&run, args, out)
 }
 

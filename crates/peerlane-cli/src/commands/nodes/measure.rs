@@ -65,11 +65,19 @@ pub(crate) fn described(target: Option<&OsStr>) -> Option<Result<Described, Fail
 
 pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write) -> Result<Outcome, Failure> {
     refuse_what_is_for_machines(args)?;
+    if args.redact {
+        return Err(Failure::new("--redact is for real nodes: a simulated cluster has nothing that identifies"));
+    }
     let refuse = |e: String| Failure::new(e);
     let cluster = with_latencies_of_adapters(described.cluster);
     let mut network = SimulatedCluster::new(&cluster, args.faults.clone(), SEED).map_err(refuse)?;
     let target = args.target.as_deref().unwrap_or_default().to_string_lossy().into_owned();
-    let wanted = Wanted { transport: Some(Transport::Verbs), all_pairs: args.all_pairs, budget: args.budget };
+    let wanted = Wanted {
+        transport: Some(Transport::Verbs),
+        all_pairs: args.all_pairs,
+        budget: args.budget,
+        patience: args.patience,
+    };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
     (new.cluster, new.system) = (Some(described.text), described.system);
@@ -83,13 +91,13 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
                 let why = "it is a record of another cluster, or with other options";
                 return Err(Failure::new(format!("{}: {why}; measure into another file", shown(path))));
             }
-            (Some(file), earlier)
+            (Some(file), NodesRun { plan: new.plan, ..earlier })
         }
         Some(path) => (Some(NodesFile::new(path)?), new),
         None => (None, new),
     };
     announce(&run, &format!("simulated, {}", cluster.name));
-    let run = carry_out(&mut network, run, file.as_ref(), &interrupt)?;
+    let run = carry_out(&mut network, run, file.as_ref(), None, &interrupt)?;
     finish(&run, args, out)
 }
 
@@ -111,8 +119,11 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
     }
     out.flush()?;
     if !run.complete {
-        let hint = if args.output.is_some() { "; --resume goes on" } else { "" };
-        crate::say(&format!("not all steps are measured{hint}"));
+        // a round that could end too late is not begun
+        let over = run.wall.seconds() + run.plan.method.patience.seconds() > run.plan.bound.seconds();
+        let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
+        let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
+        crate::say(&format!("not all steps are measured{over}{resume}"));
     }
     Ok(Outcome { incomplete: !run.complete, findings: false })
 }
@@ -126,7 +137,6 @@ pub(crate) fn refuse_what_is_for_machines(args: &MeasureArgs) -> Result<(), Fail
         ("--quick", args.quick),
         ("--full", args.full),
         ("--to", args.collect.to.is_some()),
-        ("--redact", args.redact),
         ("--force", args.force),
     ];
     match given.iter().find(|(_, given)| *given) {

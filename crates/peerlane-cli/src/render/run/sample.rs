@@ -103,6 +103,7 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
         Work::SpinGlass(lattice) => {
             vec![cell(Quantity::UpdateTime, Unit::Picoseconds, 9.1 / lattice.gpus.len() as f64)]
         }
+        Work::Bfs(search) => vec![cell(Quantity::EdgeRate, Unit::Gteps, 700.0 * search.gpus.len() as f64)],
     }
 }
 

@@ -154,6 +154,7 @@ impl Report<'_, '_, '_, '_> {
             alone: alone.first().and_then(|c| gb(c.pace)),
             gain: Some(gain).filter(|gain| gain.is_finite()),
             reason: self.reason(&sorted, here, by_number),
+            halo: None,
         })
     }
 

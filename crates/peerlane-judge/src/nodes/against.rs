@@ -1,0 +1,135 @@
+//! A record beside an earlier one of the same nodes: which part changed, and which pairs did.
+
+use std::collections::{BTreeMap, HashMap};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::findings::lost;
+use super::slow::slow;
+use super::{Joined, Pair, pair};
+use crate::check::Finding;
+use peerlane_design::simulated_cluster::Prediction;
+use peerlane_machine::stats::Median;
+use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
+
+/// Names the format of [`NodesComparison`].
+const SCHEMA: &str = "peerlane/nodes-compare/1";
+
+/// A pair has changed by this share at least, and by more than both intervals: ClusterKit's limit for pairs of one run.
+const CHANGED: f64 = 0.07;
+
+/// How one kind of value has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Change {
+    /// What moved it.
+    pub transport: Transport,
+    /// What was done.
+    pub probe: Probe,
+    /// Whether data stayed within a node.
+    pub loopback: bool,
+    /// Values that both records have.
+    pub values: usize,
+    /// Median of the earlier ones: bytes a second, or seconds.
+    pub before: f64,
+    /// Median of the later ones.
+    pub after: f64,
+}
+
+/// Two records of the same nodes, the earlier one first.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NodesComparison {
+    /// Names this format.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Name of the earlier record.
+    pub before: String,
+    /// Name of the later one.
+    pub after: String,
+    /// Values of each kind that both have.
+    pub changes: Vec<Change>,
+    /// Parts that are slower than before, or lost.
+    pub worse: Vec<Finding>,
+    /// Parts that are faster than before, as findings on the earlier record.
+    pub better: Vec<Finding>,
+    /// Pairs that changed beyond the noise of both records, those that lost most first; the earlier value is the expected one.
+    pub pairs: Vec<Pair>,
+    /// Values that only the earlier record has, and that only the later one has.
+    pub alone: [usize; 2],
+}
+
+/// What a value is of, in words that do not depend on the order of nodes.
+type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, bool);
+
+fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
+    let ends = [&cell.step.from, &cell.step.to].map(|end| {
+        let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
+        (host, end.nic.as_deref())
+    });
+    (ends, cell.step.transport, cell.step.probe, cell.again)
+}
+
+/// The values of a record, those of the earlier one as what they should be.
+fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
+    let earlier: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
+    let join = |cell: &'a Cell| {
+        let value = earlier.get(&key(after, cell))?.value()?;
+        Some(Joined { cell, expected: Some(Prediction { value, through: Vec::new() }) })
+    };
+    after.cells.iter().filter_map(join).collect()
+}
+
+/// Parts that became slower, and nodes that are lost now.
+pub(super) fn worse(before: &NodesRun, after: &NodesRun) -> Vec<Finding> {
+    slow(after, &joined(before, after), "in the earlier record")
+}
+
+/// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
+pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComparison {
+    let ((earlier, before), (later, after)) = (before, after);
+    let both = joined(before, after);
+    let cells: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
+    let mut kinds: BTreeMap<(Transport, Probe, bool), Vec<[f64; 2]>> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for one in &both {
+        let step = &one.cell.step;
+        let (Some(value), Some(expected)) = (one.cell.value(), &one.expected) else { continue };
+        kinds.entry((step.transport, step.probe, step.is_loopback())).or_default().push([expected.value, value]);
+        let old = cells.get(&key(after, one.cell)).and_then(|cell| cell.estimate);
+        let (Some(old), Some(new)) = (old, one.cell.estimate) else { continue };
+        let apart = new.high < old.low || new.low > old.high;
+        if apart && (value / expected.value - 1.0).abs() > CHANGED {
+            pairs.push(pair(after, one));
+        }
+    }
+    let share = |of: &Pair| of.share.unwrap_or(1.0);
+    pairs.sort_by(|a, b| share(a).total_cmp(&share(b)));
+    let median = |values: &[[f64; 2]], at: usize| {
+        let of: Vec<f64> = values.iter().map(|pair| pair[at]).collect();
+        Median::of(&of).map_or(0.0, |median| median.value)
+    };
+    let changes = kinds.into_iter().map(|((transport, probe, loopback), values)| Change {
+        transport,
+        probe,
+        loopback,
+        values: values.len(),
+        before: median(&values, 0),
+        after: median(&values, 1),
+    });
+    let valued = |run: &NodesRun| run.cells.iter().filter(|cell| cell.value().is_some()).count();
+    let both = both.iter().filter(|one| one.cell.value().is_some()).count();
+    let known: Vec<Finding> = lost(before);
+    let mut now: Vec<Finding> =
+        lost(after).into_iter().filter(|f| !known.iter().any(|k| k.subjects == f.subjects)).collect();
+    now.extend(worse(before, after));
+    NodesComparison {
+        schema: SCHEMA,
+        before: earlier.to_owned(),
+        after: later.to_owned(),
+        changes: changes.collect(),
+        worse: now,
+        better: slow(before, &joined(after, before), "in the later record"),
+        pairs,
+        alone: [valued(before).saturating_sub(both), valued(after).saturating_sub(both)],
+    }
+}

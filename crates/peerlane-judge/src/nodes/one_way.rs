@@ -1,0 +1,62 @@
+//! Two nodes without an expectation: one direction against the other.
+
+use std::collections::BTreeMap;
+
+use super::Joined;
+use super::words::{end, quantity, transport};
+use crate::check::raised::Raised;
+use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_machine::matrix::Unit;
+use peerlane_machine::subject::Subject;
+use peerlane_measure::nodes::{NodesRun, Step};
+
+/// A direction with less of the other one's rate, certain by both intervals, is slow.
+const SLOW: f64 = 0.8;
+
+/// And with less than this an error.
+const ERROR: f64 = 0.5;
+
+/// Directions of a pair that are slow beside the other one. Of more than two nodes, peers tell which part it is.
+pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+    if run.nodes.len() > 2 {
+        return Vec::new();
+    }
+    let back = |step: &Step| Step { from: step.to.clone(), to: step.from.clone(), ..step.clone() };
+    // of what was measured again, the later one counts
+    let mut found = BTreeMap::new();
+    for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {
+        let step = &one.cell.step;
+        let reverse = back(step);
+        let other = joined.iter().find(|j| j.cell.step == reverse && j.cell.again == one.cell.again);
+        // where it is known what both should be, that is what they are compared with
+        let Some(other) = other.filter(|other| one.expected.is_none() || other.expected.is_none()) else { continue };
+        let (Some(value), Some(usual)) = (one.cell.value(), other.cell.value()) else { continue };
+        let (Some(mine), Some(theirs)) = (one.cell.estimate, other.cell.estimate) else { continue };
+        if mine.high >= SLOW * theirs.low {
+            continue;
+        }
+        let (from, to) = (end(run, &step.from), end(run, &step.to));
+        let left = value / usual;
+        let severity = if left < ERROR { Severity::Error } else { Severity::Warning };
+        let raised = Raised::new("slow-between-nodes", FindingKind::Fault, severity, Certainty::Likely);
+        let summary = format!(
+            "one way, from {from} to {to}, {:.0} % of the rate of the other direction is left",
+            (100.0 * left).max(1.0)
+        );
+        let finding = raised.summary(summary).about(vec![Subject::Pair(from.clone(), to.clone())]).finding;
+        let key = (from.clone(), to.clone(), step.transport);
+        let finding = Finding {
+            measured: format!("{}: {}", transport(step.transport), quantity(false, value)),
+            expected: format!("{}, as from {to} to {from}", quantity(false, usual)),
+            fix: format!(
+                "Look at what {from} sends, and what {to} receives: error counters, a rate limit (`tc qdisc`), pause frames; then \
+                 replace the cable. A third node in the run shows which of the two it is."
+            ),
+            confirm: "`tc -s qdisc`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
+            cost: Some(Cost { lost: (usual - value) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
+            ..finding
+        };
+        found.insert(key, finding);
+    }
+    found.into_values().collect()
+}

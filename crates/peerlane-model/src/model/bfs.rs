@@ -1,0 +1,53 @@
+//! Breadth-first searches (`docs/applications.md`): what memory moves, and what the exchange of levels adds.
+
+use super::Model;
+use peerlane_machine::bfs::Bfs;
+use peerlane_machine::fabric::NodeId;
+
+/// Bytes that a search moves for each vertex, those without an edge included, as if all moved at the rate of copies within the
+/// memory: from scale 26 to 27 a search of an H200 whose copies move 4,224 GB/s takes 15.3 ps longer a vertex (three processes,
+/// docs/applications.md).
+const VERTEX: f64 = 64.0;
+
+/// Seconds of a level beside what its vertices take: 230 µs a search on that H200, at scale 24 and below and what is left of the
+/// larger ones.
+const LEVEL: f64 = 33e-6;
+
+/// Levels of a search: six to eight from a root of a Kronecker graph of scale 20 to 27.
+const LEVELS: f64 = 7.0;
+
+/// What a search is predicted to take, in seconds, of the GPU that takes longest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SearchTime {
+    /// Looking for all levels.
+    pub look: f64,
+    /// Exchanging them.
+    pub exchange: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+impl Model<'_> {
+    /// What a search takes; `None` where a rate is not known, or where a GPU does not hold its part.
+    pub fn bfs(&self, search: &Bfs) -> Option<SearchTime> {
+        if search.problem().is_some() {
+            return None;
+        }
+        let gpus: Vec<NodeId> = search.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let n = gpus.len() as f64;
+        let own = search.vertices() as f64 / n;
+        let look = |gpu: &NodeId| Some(own * VERTEX / self.memory_rate(*gpu)?.bytes_per_second());
+        let look = gpus.iter().map(look).collect::<Option<Vec<f64>>>()?.into_iter().fold(0.0, f64::max);
+        let look = LEVELS * LEVEL + look;
+        let exchange = if gpus.len() > 1 { LEVELS * self.all_gather(search, &gpus)? } else { 0.0 };
+        Some(SearchTime { look, exchange, total: look + exchange })
+    }
+
+    /// Every GPU sends its vertices of a level to every other.
+    fn all_gather(&self, search: &Bfs, gpus: &[NodeId]) -> Option<f64> {
+        let pairs = gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b)));
+        let sends: Vec<(NodeId, NodeId)> = pairs.filter(|(a, b)| a != b).collect();
+        let bytes = search.bitmap().0 as f64 / gpus.len() as f64;
+        Some(self.exchange_time(&sends, search.exchange)?.seconds(bytes))
+    }
+}

@@ -1,0 +1,74 @@
+//! How long neighbours take to exchange faces of their parts of a grid, by each method and any size
+//! (`docs/applications.md`).
+
+use super::{Model, PeerAccess, Transfer};
+use peerlane_machine::fabric::NodeId;
+use peerlane_machine::matrix::{Engine, Operation};
+use peerlane_machine::spin_glass::Exchange;
+
+/// The time of an exchange by one method, by the size of a face; all faces are sent at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExchangeTime {
+    /// One behind the other: into the neighbour's memory; or into host memory, and from there.
+    legs: Vec<Vec<Send>>,
+}
+
+/// A face on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Send {
+    /// Seconds before its first byte.
+    startup: f64,
+    /// Bytes a second while all others are sent.
+    rate: f64,
+}
+
+impl ExchangeTime {
+    /// Seconds until the last face of so many bytes is there.
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        let slowest = |leg: &Vec<Send>| leg.iter().map(|s| s.startup + bytes / s.rate).fold(0.0, f64::max);
+        self.legs.iter().map(slowest).sum()
+    }
+}
+
+impl Model<'_> {
+    /// What an exchange takes in which each pair's first GPU sends a face to its second; `None` where a rate is not known, or
+    /// where a method needs peer access that is not there.
+    ///
+    /// A kernel that stores what it computes is running anyway, so that its stores have no start-up. A copy has
+    /// that of its kind; and a staged face that of two.
+    pub fn exchange_time(&self, sends: &[(NodeId, NodeId)], method: Exchange) -> Option<ExchangeTime> {
+        let engine = if method == Exchange::Stores { Engine::Sm } else { Engine::Ce };
+        let moved = |source, destination| Transfer {
+            source,
+            destination,
+            engine,
+            op: Operation::Write,
+            peer: PeerAccess::Enabled,
+        };
+        let host = |gpu| self.machine.fabric.nearest_host(gpu);
+        let legs: Vec<Vec<Transfer>> = match method {
+            Exchange::Staged => vec![
+                sends.iter().map(|(from, _)| Some(moved(*from, host(*from)?))).collect::<Option<_>>()?,
+                sends.iter().map(|(from, to)| Some(moved(host(*from)?, *to))).collect::<Option<_>>()?,
+            ],
+            Exchange::Stores | Exchange::Copies => {
+                let direct: Vec<Transfer> = sends.iter().map(|(from, to)| moved(*from, *to)).collect();
+                if direct.iter().any(|send| self.route(send).map_or(true, |route| route.staged)) {
+                    return None;
+                }
+                vec![direct]
+            }
+        };
+        let leg = |transfers: &Vec<Transfer>| self.sends(transfers, method != Exchange::Stores);
+        Some(ExchangeTime { legs: legs.iter().map(leg).collect::<Option<_>>()? })
+    }
+
+    fn sends(&self, transfers: &[Transfer], started: bool) -> Option<Vec<Send>> {
+        let rates = self.rates(transfers).ok()?;
+        let send = |(transfer, rate): (&Transfer, f64)| {
+            let startup = if started { self.startup(transfer)?.least.seconds() } else { 0.0 };
+            Some(Send { startup, rate })
+        };
+        transfers.iter().zip(rates).map(send).collect()
+    }
+}
