@@ -7,7 +7,7 @@ export type Bytes = number
 /**
  * The unit a matrix is given in.
  */
-export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 /**
  * The class of a path between two devices, nearest first, as NVIDIA defines them.
  *
@@ -227,7 +227,7 @@ of: (SharedMatrix | null)[]
 /**
  * The unit a matrix is given in.
  */
-unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 /**
  * The metric: `one GPU to another, one way`.
  */
@@ -405,7 +405,7 @@ sets: SetView[]
 /**
  * The unit a matrix is given in.
  */
-unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 /**
  * The kind: `one-to-all, writes, copy engine`.
  */
@@ -692,7 +692,7 @@ share: number
 /**
  * The unit a matrix is given in.
  */
-unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 }
 /**
  * A hop, shared by many paths.
@@ -818,7 +818,7 @@ paths: (number | null)[][]
 /**
  * The quantity.
  */
-quantity: ("bandwidth" | "latency" | "enqueue-latency" | "load-latency" | "signal-latency" | "bus-bandwidth" | "update-time")
+quantity: ("bandwidth" | "latency" | "enqueue-latency" | "load-latency" | "signal-latency" | "bus-bandwidth" | "update-time" | "edge-rate")
 /**
  * Remarks on cells.
  */
@@ -842,7 +842,7 @@ title?: (string | null)
 /**
  * The unit a matrix is given in.
  */
-unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 /**
  * Upper ends of numbers that a source states as ranges, in the shape of `measured`; empty if there are none.
  */

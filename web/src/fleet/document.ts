@@ -7,7 +7,7 @@ export type Action = ("isolate" | "reset" | "monitor")
 /**
  * The unit a matrix is given in.
  */
-export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps")
+export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
 
 /**
  * The content of a fleet's page.
