@@ -3,8 +3,10 @@
 use std::ptr;
 
 use super::driver::{CudaError, call, present};
-use super::{Buffer, Context, Driver, Part, PinnedBuffer};
-use crate::bindings::cuda::{CUevent, CUevent_flags, CUstream, CUstream_flags, CUstreamWaitValue_flags};
+use super::{Context, Driver, Part};
+use crate::bindings::cuda::{
+    CUdeviceptr, CUevent, CUevent_flags, CUstream, CUstream_flags, CUstreamWaitValue_flags, CUstreamWriteValue_flags,
+};
 
 /// A queue of work on one device.
 #[derive(Debug)]
@@ -99,11 +101,21 @@ impl Stream {
         unsafe { call!(self.driver(), cuStreamWaitEvent(self.handle, event.handle, 0)) }
     }
 
-    /// Goes on only once the first word of `gate` is at least `value`, counted round.
-    pub(crate) fn wait_for(&self, gate: &PinnedBuffer, value: u32) -> Result<(), CudaError> {
-        let (word, how) = (gate.address(), CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ.0);
-        // SAFETY: the word is the gate's first four bytes, which wait for this stream before they go.
-        unsafe { call!(self.driver(), cuStreamWaitValue32_v2(self.handle, word, value, how)) }
+    /// Goes on only once the first word of a part, of this device's or the host's memory, is at least `value`, counted round.
+    pub(crate) fn wait_for(&self, word: Part, value: u32) -> Result<(), CudaError> {
+        let how = CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ.0;
+        let address = word_at("cuStreamWaitValue32_v2", word)?;
+        // SAFETY: the word is there, and its memory waits for this stream before it goes.
+        unsafe { call!(self.driver(), cuStreamWaitValue32_v2(self.handle, address, value, how)) }
+    }
+
+    /// Writes the first word of a part, of the host's memory or of any device's that this one may reach, after all that
+    /// this stream wrote before it.
+    pub(crate) fn write_word(&self, word: Part, value: u32) -> Result<(), CudaError> {
+        let how = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT.0;
+        let address = word_at("cuStreamWriteValue32_v2", word)?;
+        // SAFETY: as for `wait_for`.
+        unsafe { call!(self.driver(), cuStreamWriteValue32_v2(self.handle, address, value, how)) }
     }
 
     /// Waits until all of its work is done.
@@ -118,6 +130,14 @@ impl Drop for Stream {
         let _ = self.enter();
         // SAFETY: made in `new`, destroyed once, here; the driver ends its work first, and its context is still held.
         let _ = unsafe { call!(self.driver(), cuStreamDestroy_v2(self.handle)) };
+    }
+}
+
+/// The address of a part that holds a word.
+fn word_at(call: &'static str, part: Part) -> Result<CUdeviceptr, CudaError> {
+    match part.bytes() {
+        0..4 => Err(CudaError::nonsense(call, format!("a word in {} bytes", part.bytes()))),
+        _ => Ok(part.address()),
     }
 }
 

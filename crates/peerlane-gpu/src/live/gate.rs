@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::failure::Problem;
 use super::gpu::Gpu;
-use crate::cuda::{Context, CudaError, PinnedBuffer, Stream};
+use crate::cuda::{Buffer, Context, CudaError, PinnedBuffer, Stream};
 
 /// A word in pinned memory that streams of all GPUs wait for.
 pub(crate) struct Gate {
@@ -47,7 +47,7 @@ impl Closed<'_> {
     /// Lets a stream go on only once the gate is open. Its context must be current.
     pub(crate) fn wait(&self, gpu: &Gpu, stream: &Stream) -> Result<(), CudaError> {
         if !gpu.gate_kernel.get() {
-            match stream.wait_for(&self.gate.word, self.gate.ticket) {
+            match stream.wait_for(self.gate.word.part(0, 4), self.gate.ticket) {
                 Err(e) if e.is_not_supported() => gpu.gate_kernel.set(true),
                 other => return other,
             }
