@@ -222,10 +222,12 @@ pub const NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "numbers", 512, Block
 /// `factor · ((offset + i mod part) mod 64) + add + step · (i div part)`; `found` as for [`VERIFY`].
 pub const VERIFY_NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "verify_numbers", 512, Blocks::PerMultiprocessor(2));
 
-/// `over_relax(own, other, below, above, couplings, to_below, to_above, side: u32, planes: u32, first: u32, stride: u32,
-/// count: u32, colour: u32, shape: u32, by_across: u64, by_strip: u64, by_layers: u64)`: half a sweep of the spin glass over `count` planes of a slab. `own` and `other` are the
+/// `over_relax(own, other, below, above, couplings, to_below, to_above, arrived, done, tell_below, tell_above, side: u32, planes: u32,
+/// first: u32, count: u32, colour: u32, shape: u32, ends: u32, awaited: u32, step: u32, by_across: u64, by_strip: u64, by_layers: u64)`:
+/// half a sweep of the spin glass over `count` planes of a slab and, by `ends` blocks, its first and last. `own` and `other` are the
 /// spins of the colour that is updated and of its neighbours, 16-byte aligned; `below` and `above` the planes beside the slab, of
-/// the other colour; the two after the couplings are 0 or the neighbours' copies of the slab's ends. `side` is a multiple of 64.
+/// the other colour; the two after the couplings are 0 or the neighbours' copies of the slab's ends; `arrived` and `done` two words
+/// each, of this GPU's memory; the two after them 0 or the words that tell where each end is. `side` is a multiple of 64.
 pub const OVER_RELAX: Kernel = Kernel::new(SPIN_GLASS_MODULE, "over_relax", 256, Blocks::ByWork);
 
 /// `draw_spins(own, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: directions of the places of one colour.
@@ -403,7 +405,7 @@ mod tests {
         assert_eq!(widths(&TOUCH_WRITE), [8, 8, 8, 4]);
         assert_eq!(widths(&NUMBERS), [8, 8, 4]);
         assert_eq!(widths(&VERIFY_NUMBERS), [8, 8, 4, 4, 8, 8, 4, 8]);
-        assert_eq!(widths(&OVER_RELAX), [8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]);
+        assert_eq!(widths(&OVER_RELAX), [8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]);
         assert_eq!(widths(&DRAW_SPINS), [8, 4, 4, 4, 4, 4]);
         assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4]);
         assert_eq!(widths(&INSPECT), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);

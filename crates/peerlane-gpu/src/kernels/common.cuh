@@ -13,3 +13,16 @@ static __device__ u64 now_ns() {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)::"memory");
     return t;
 }
+
+// A word that kernels of two GPUs share. `ordered`: after all that was written before it, and before all that is read after it.
+static __device__ void send(u32 *flag, u32 value, u32 ordered) {
+    if (ordered) asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+    else asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+static __device__ u32 receive(const u32 *flag, u32 ordered) {
+    u32 value;
+    if (ordered) asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    else asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+    return value;
+}

@@ -2,18 +2,6 @@
 
 #include "common.cuh"
 
-static __device__ void send(u32 *flag, u32 value, u32 ordered) {
-    if (ordered) asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
-    else asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
-}
-
-static __device__ u32 receive(const u32 *flag, u32 ordered) {
-    u32 value;
-    if (ordered) asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    else asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    return value;
-}
-
 // The clock is read once in 64 polls, since reading it takes as long as several.
 static __device__ bool await(const u32 *flag, u32 value, u32 ordered, u64 deadline) {
     for (;;) {

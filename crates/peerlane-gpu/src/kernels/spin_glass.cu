@@ -87,9 +87,20 @@ static __device__ void reflect(float &x, float &y, float &z, float hx, float hy,
     z = nz * scale;
 }
 
-// One half-sweep: updates the places of `colour` in planes `first`, `first` + `stride`, ..., `count` in all. What is updated in
-// the slab's first and last plane is also stored to `to_below` and `to_above`, where these are not 0: the neighbours' copies of
-// these planes.
+// Waits until a word is at least `value`, counted round; gives up after ten seconds, and then what is computed is wrong, which a
+// comparison with the lattice in one piece shows.
+static __device__ void await(const u32 *word, u32 value) {
+    const u64 deadline = now_ns() + 10000000000ull;
+    while ((int)(receive(word, 1) - value) < 0)
+        if (now_ns() > deadline) return;
+}
+
+// One half-sweep: updates the places of `colour` in `count` planes from plane `first` on, and with the blocks before them, `ends` in
+// number, in the slab's first and last plane. What is updated in these is also stored to `to_below` and `to_above`, where these are
+// not 0: the neighbours' copies of these planes.
+// Each end waits until the plane beside it has come: until its word of the two at `arrived` is `awaited`; where `arrived` is 0 it
+// does not wait. Once all blocks of an end are done, which the two words at `done` count, `step` is written to `tell_below` or
+// `tell_above`, where these are not 0. Blocks start in order, so that the ends are on their way while the rest is updated.
 // `shape` is how the 256 threads of a block lie, and how the blocks: 2^(bits 0-7) threads along a row, each with four places;
 // 2^(bits 8-15) rows; the rest along Z. Blocks go along a row, over (bits 16-30) blocks of rows, along Z, and then to the next
 // such strip: what neighbours share is then still in a cache. With bit 31 they go down Z: after a half-sweep that went up, what it
@@ -98,18 +109,33 @@ static __device__ void reflect(float &x, float &y, float &z, float hx, float hy,
 // its first words.
 extern "C" __global__ void __launch_bounds__(256)
     over_relax(float *own, const float *other, const float *below, const float *above, const u32 *couplings,
-               float *to_below, float *to_above, u32 side, u32 planes, u32 first, u32 stride, u32 count, u32 colour,
-               u32 shape, u64 by_across, u64 by_strip, u64 by_layers) {
+               float *to_below, float *to_above, const u32 *arrived, u32 *done, u32 *tell_below, u32 *tell_above, u32 side,
+               u32 planes, u32 first, u32 count, u32 colour, u32 shape, u32 ends, u32 awaited, u32 step, u64 by_across,
+               u64 by_strip, u64 by_layers) {
     const u32 half = side / 2, along = shape & 0xff, rows = shape >> 8 & 0xff, strip = shape >> 16 & 0x7fff;
-    const u32 across = half / 4 >> along, deep = 8 - along - rows, layers = (count + (1u << deep) - 1) >> deep;
-    const u32 line = blockIdx.x * by_across >> 32, sheet = line * by_strip >> 32, slice = sheet * by_layers >> 32;
-    const u32 i = 4 * ((blockIdx.x - line * across << along) + (threadIdx.x & ((1u << along) - 1)));
-    const u32 up = sheet - slice * layers, brick = shape >> 31 ? layers - 1 - up : up;
-    const u32 layer = (brick << deep) + (threadIdx.x >> (along + rows));
-    const u32 y = (slice * strip + line - sheet * strip << rows) + (threadIdx.x >> along & ((1u << rows) - 1));
-    if (layer >= count) return;
+    const u32 across = half / 4 >> along;
+    const bool end = blockIdx.x < ends;
+    u32 column, y, z;
+    if (end) {
+        // by turns of the first plane and the last; a block is in one plane
+        const u32 n = blockIdx.x >> 1, row = n / across;
+        column = n - row * across;
+        y = (row << (8 - along)) + (threadIdx.x >> along);
+        z = blockIdx.x & 1 ? planes - 1 : 0;
+        if (arrived && threadIdx.x == 0) await(arrived + (blockIdx.x & 1), awaited);
+        __syncthreads();
+    } else {
+        const u32 block = blockIdx.x - ends, deep = 8 - along - rows, layers = (count + (1u << deep) - 1) >> deep;
+        const u32 line = block * by_across >> 32, sheet = line * by_strip >> 32, slice = sheet * by_layers >> 32;
+        const u32 up = sheet - slice * layers, brick = shape >> 31 ? layers - 1 - up : up;
+        const u32 layer = (brick << deep) + (threadIdx.x >> (along + rows));
+        column = block - line * across;
+        y = (slice * strip + line - sheet * strip << rows) + (threadIdx.x >> along & ((1u << rows) - 1));
+        z = first + layer;
+        if (layer >= count) return;
+    }
+    const u32 i = 4 * ((column << along) + (threadIdx.x & ((1u << along) - 1)));
     const Slab slab = {side, planes, colour};
-    const u32 z = first + layer * stride;
     const u64 component = (u64)side * half, within = (u64)y * half + i, at = z * 3 * component + within;
     const u32 signs = __ldcs(couplings + (z * component + within) / 4);
     Spins spins = load(own + at, component);
@@ -121,6 +147,17 @@ extern "C" __global__ void __launch_bounds__(256)
     store(own + at, component, spins);
     if (to_below && z == 0) store(to_below + within, component, spins);
     if (to_above && z + 1 == planes) store(to_above + within, component, spins);
+    if (!end) return;
+    u32 *tell = z == 0 ? tell_below : tell_above;
+    if (!tell) return;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    // what the block's threads stored comes before the count, and what all blocks stored before the word
+    __threadfence_system();
+    if (atomicAdd(done + (z != 0), 1) != ends / 2 - 1) return;
+    done[z != 0] = 0;
+    __threadfence_system();
+    send(tell, step, 1);
 }
 
 static __device__ u64 mixed(u64 h) {

@@ -1,3 +1,4 @@
+use super::slab::Shape;
 use super::*;
 use crate::cuda::{Device, Driver};
 use crate::live::GpuName;
@@ -144,7 +145,7 @@ fn half_sweeps_are_those_of_a_textbook() {
         assert!((negative / couplings.len() as f64 / 3.0 - 0.5).abs() < 0.01, "half of the bonds");
         let mean = (0..3).map(|c| wanted.iter().map(|s| f64::from(s[c])).sum::<f64>() / wanted.len() as f64);
         assert!(mean.into_iter().all(|m| m.abs() < 0.01), "no direction is preferred");
-        glass.go(2).unwrap();
+        glass.go(2, Doing::Everything).unwrap();
         textbook(&mut wanted, &couplings, side as usize, 0);
         textbook(&mut wanted, &couplings, side as usize, 1);
         let found = spins(&glass);
@@ -180,7 +181,7 @@ fn a_wrong_boundary_is_found() {
     slab.gpu.context.enter().unwrap();
     slab.edge.set(below, 0x3f).unwrap();
     slab.edge.synchronize().unwrap();
-    glass.go(2).unwrap();
+    glass.go(2, Doing::Everything).unwrap();
     let verdict = glass.verify().unwrap();
     assert!(matches!(&verdict[0], Verdict::Corrupt(why) if why.contains("the energy drifted by")), "{verdict:?}");
 }
@@ -191,7 +192,7 @@ fn ten_thousand_sweeps_keep_energy_and_lengths() {
     let mut machine = machine();
     let mut glass = prepared(&mut machine, &lattice(1, 256, Exchange::Stores, false));
     for _ in 0..50 {
-        glass.go(400).unwrap();
+        glass.go(400, Doing::Everything).unwrap();
     }
     let (before, now) = (glass.before, glass.inspect().unwrap());
     // a thousandth of what is allowed, and a dozen roundings
