@@ -8,6 +8,7 @@ pub mod copy_time;
 pub mod counter;
 pub mod curve;
 pub mod date;
+pub mod exchange;
 pub mod fabric;
 pub mod fact;
 pub mod fault;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use peerlane::exchange::Exchange;
 use peerlane::measure::{Failure, void};
 use peerlane::plan::{Plan, Step, Work};
 use peerlane::run::{Cell, FlagKind};
-use peerlane::spin_glass::Exchange;
 use peerlane::transfer::{Transfer, Via};
 
 /// Limit of restarted workers, after which the run is given up.

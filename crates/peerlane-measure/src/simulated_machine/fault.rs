@@ -1,11 +1,11 @@
 //! The machine that faults make of a design.
 
 use crate::plan::Work;
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
-use peerlane_machine::spin_glass::Exchange;
 use peerlane_machine::transfer::{Collective, Transfer, Via};
 
 /// The design with those faults that change its links and its peer access.

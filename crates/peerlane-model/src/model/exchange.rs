@@ -2,9 +2,9 @@
 //! (`docs/applications.md`).
 
 use super::{Model, PeerAccess, Transfer};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::spin_glass::Exchange;
 
 /// The time of an exchange by one method, by the size of a face; all faces are sent at once.
 #[derive(Clone, Debug, PartialEq)]

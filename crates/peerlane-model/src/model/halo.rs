@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::Model;
 use super::exchange::ExchangeTime;
 use super::spin_glass::{HalfSweep, around, is_beyond_caches};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::spin_glass::{Exchange, SpinGlass};
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// Sizes of faces whose times are given.
 const FACES: [u64; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
