@@ -14,6 +14,7 @@ pub mod fact;
 pub mod fault;
 pub mod fit;
 pub mod gap;
+pub mod halo;
 pub mod machine;
 pub mod matrix;
 pub mod names;

@@ -259,6 +259,10 @@ fn paths(work: &Work) -> Vec<Path> {
             [a, b] => vec![path(a, b), path(b, a)],
             _ => Vec::new(),
         },
+        Work::Halo(halo) => match halo.gpus.as_slice() {
+            [a, b] if halo.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
+            _ => Vec::new(),
+        },
         Work::SpinGlass(lattice) => match lattice.gpus.as_slice() {
             [a, b] if lattice.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
             _ => Vec::new(),

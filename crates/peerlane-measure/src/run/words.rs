@@ -22,6 +22,7 @@ pub fn ends(work: &Work) -> String {
             };
             format!("{node} {kernel}")
         }
+        Work::Halo(halo) => format!("{}, {}, {}", list(&halo.gpus), halo.decomposition(), halo.exchange.name()),
         Work::SpinGlass(lattice) => {
             let how = match lattice.gpus.len() {
                 1 => String::new(),
