@@ -270,11 +270,9 @@ impl Site<'_, '_> {
         if let Some(why) = halo.problem() {
             return Err(not_applicable(why));
         }
-        let sends: Vec<(NodeId, NodeId)> = halo.sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect();
         let hindered = self.hindered(halo)?;
-        let predicted = self.model.exchange_time(&sends, halo.exchange);
-        let predicted =
-            predicted.ok_or_else(|| not_applicable("the model does not predict this: a rate is not known"))?;
+        let unknown = || not_applicable("the model does not predict this: a rate is not known");
+        let predicted = self.model.halo(halo).ok_or_else(unknown)?;
         let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
         let startup = predicted.seconds(0.0);
         let moving = predicted.seconds(halo.face.0 as f64) - startup;

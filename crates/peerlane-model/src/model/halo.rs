@@ -9,6 +9,7 @@ use super::exchange::ExchangeTime;
 use super::spin_glass::{HalfSweep, around, is_beyond_caches};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
+use peerlane_machine::halo::Halo;
 use peerlane_machine::spin_glass::SpinGlass;
 
 /// Sizes of faces whose times are given.
@@ -59,6 +60,19 @@ pub struct OverlapFrom {
     pub hides: Option<u32>,
     /// Bytes of each GPU's part there.
     pub hides_bytes: Option<u64>,
+}
+
+impl Model<'_> {
+    /// What an exchange of all faces takes, by their size; `None` where a rate is not known, or where a method needs peer access
+    /// that is not there.
+    pub fn halo(&self, halo: &Halo) -> Option<ExchangeTime> {
+        if halo.problem().is_some() {
+            return None;
+        }
+        let gpus: Vec<NodeId> = halo.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let sends: Vec<(NodeId, NodeId)> = halo.sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect();
+        self.exchange_time(&sends, halo.exchange)
+    }
 }
 
 impl HaloAdvice {
