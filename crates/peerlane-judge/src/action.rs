@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 70] = [
+const ACTIONS: [(&str, Action, Action); 71] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -99,6 +99,7 @@ const ACTIONS: [(&str, Action, Action); 70] = [
     ("small-packets", Monitor, Monitor),
     ("contended-slow", Monitor, Monitor),
     ("spin-glass-slow", Monitor, Monitor),
+    ("halo-slow", Monitor, Monitor),
     ("bfs-slow", Monitor, Monitor),
     ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),

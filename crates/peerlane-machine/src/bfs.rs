@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spin_glass::Exchange;
+use crate::exchange::Exchange;
 use crate::units::Bytes;
 
 /// Breadth-first searches of a Kronecker graph as Graph500 has it, its vertices dealt out among GPUs.

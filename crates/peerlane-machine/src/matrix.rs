@@ -26,6 +26,8 @@ pub enum Quantity {
     BusBandwidth,
     /// Time that the update of one place of a lattice takes.
     UpdateTime,
+    /// Time that an exchange of all faces between the parts of a grid takes.
+    ExchangeTime,
     /// Edges of a graph that searches traverse per time, as Graph500 counts them.
     EdgeRate,
 }
@@ -41,6 +43,7 @@ impl Quantity {
             Self::SignalLatency => "signal latency",
             Self::BusBandwidth => "bus bandwidth",
             Self::UpdateTime => "time of an update",
+            Self::ExchangeTime => "time of an exchange",
             Self::EdgeRate => "edges traversed per second",
         }
     }

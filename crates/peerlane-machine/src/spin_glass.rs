@@ -1,37 +1,12 @@
-//! The spin glass that GPUs compute together: how it is cut, what an update moves, and how boundaries are exchanged.
+//! The spin glass that GPUs compute together: how it is cut, and what an update moves.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::exchange::Exchange;
 use crate::units::Bytes;
-
-/// How what is at the boundary of a GPU's part gets to its neighbours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Exchange {
-    /// The kernel that computes it also stores it in the neighbour's memory.
-    Stores,
-    /// By a copy engine, into the neighbour's memory.
-    Copies,
-    /// By a copy engine into pinned host memory, and by the neighbour's from there.
-    Staged,
-}
-
-impl Exchange {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Exchange; 3] = [Exchange::Stores, Exchange::Copies, Exchange::Staged];
-
-    /// As the record writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Exchange::Stores => "stores",
-            Exchange::Copies => "copies",
-            Exchange::Staged => "staged",
-        }
-    }
-}
 
 /// Over-relaxation of a three-dimensional Heisenberg spin glass, cut along Z into as many slabs as there are GPUs.
 ///

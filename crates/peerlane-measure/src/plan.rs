@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::bfs::Bfs;
+use peerlane_machine::halo::Halo;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
@@ -67,6 +68,8 @@ pub enum Test {
     Memory,
     /// NCCL's collectives.
     Collectives,
+    /// Faces that GPUs exchange with their neighbours in a grid.
+    Halo,
     /// Over-relaxation of a spin glass, as an application whose GPUs exchange boundaries.
     SpinGlass,
     /// Breadth-first search, as an application whose GPUs exchange what each found.
@@ -77,7 +80,7 @@ impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 22] = [
+    pub const ALL: [Test; 23] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -98,6 +101,7 @@ impl Test {
         Test::Memory,
         Test::Managed,
         Test::Collectives,
+        Test::Halo,
         Test::SpinGlass,
         Test::Bfs,
     ];
@@ -125,6 +129,7 @@ impl Test {
             Test::Sizes => "sizes",
             Test::Memory => "memory",
             Test::Collectives => "collectives",
+            Test::Halo => "halo",
             Test::SpinGlass => "spin-glass",
             Test::Bfs => "bfs",
         }
@@ -188,6 +193,8 @@ pub enum Work {
         /// What is done.
         kernel: StreamKernel,
     },
+    /// Exchanges of faces between the parts of a grid, one after another. Samples: seconds an exchange.
+    Halo(Halo),
     /// Half-sweeps of a spin glass, one after another. Samples: seconds that the update of a place takes, all GPUs together.
     SpinGlass(SpinGlass),
     /// Searches of a graph from many roots, one after another. Samples: the harmonic mean of their rates, in edges a second.
@@ -204,6 +211,7 @@ impl Work {
             Work::SmallCopies(transfer) => transfer.gpus().collect(),
             Work::Collective { gpus, .. } => gpus.iter().map(String::as_str).collect(),
             Work::HostMemory { .. } => Vec::new(),
+            Work::Halo(halo) => halo.gpus.iter().map(String::as_str).collect(),
             Work::SpinGlass(lattice) => lattice.gpus.iter().map(String::as_str).collect(),
             Work::Bfs(search) => search.gpus.iter().map(String::as_str).collect(),
         };

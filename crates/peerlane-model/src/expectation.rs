@@ -354,6 +354,7 @@ impl<'a> Expectation<'a> {
             | Quantity::SignalLatency
             | Quantity::BusBandwidth
             | Quantity::UpdateTime
+            | Quantity::ExchangeTime
             | Quantity::EdgeRate => None,
         }
     }

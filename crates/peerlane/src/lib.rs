@@ -18,8 +18,8 @@ pub use peerlane_design::{
 };
 pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds};
 pub use peerlane_machine::{
-    bfs, copy_time, counter, curve, date, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin,
-    random, spin_glass, stats, subject, transfer, units,
+    bfs, copy_time, counter, curve, date, exchange, fabric, fact, fault, fit, gap, halo, machine, matrix, names,
+    one_line, origin, random, spin_glass, stats, subject, transfer, units,
 };
 pub use peerlane_measure::{measure, nodes, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};

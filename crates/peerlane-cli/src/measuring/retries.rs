@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use peerlane::exchange::Exchange;
 use peerlane::measure::{Failure, void};
 use peerlane::plan::{Plan, Step, Work};
 use peerlane::run::{Cell, FlagKind};
-use peerlane::spin_glass::Exchange;
 use peerlane::transfer::{Transfer, Via};
 
 /// Limit of restarted workers, after which the run is given up.
@@ -257,6 +257,10 @@ fn paths(work: &Work) -> Vec<Path> {
         Work::SmallCopies(transfer) => vec![of(transfer)],
         Work::Collective { gpus, .. } => match gpus.as_slice() {
             [a, b] => vec![path(a, b), path(b, a)],
+            _ => Vec::new(),
+        },
+        Work::Halo(halo) => match halo.gpus.as_slice() {
+            [a, b] if halo.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
             _ => Vec::new(),
         },
         Work::SpinGlass(lattice) => match lattice.gpus.as_slice() {

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use peerlane::exchange::Exchange;
 use peerlane::model::{FastestFrom, HaloAdvice, OverlapFrom};
-use peerlane::spin_glass::Exchange;
 use peerlane::units::Bytes;
 
 use super::text::{hang, number};

@@ -1,6 +1,7 @@
 //! A run on a terminal: machine, time and conditions, then a table for each metric with its precision and flags.
 
 mod graphs;
+mod halos;
 mod head;
 mod lattices;
 mod matrices;
@@ -33,6 +34,7 @@ pub(crate) fn tables(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Resul
     sets::write(out, &view, &run::sets(&run.cells))?;
     sweeps::write(out, &view, &run::sweeps(&run.cells))?;
     matrices::host_memory(out, &view)?;
+    halos::halo(out, &view)?;
     lattices::spin_glass(out, &view)?;
     graphs::bfs(out, &view)
 }

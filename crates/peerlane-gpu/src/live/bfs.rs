@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use peerlane::bfs::Bfs as Search;
+use peerlane::exchange::Exchange;
 use peerlane::measure::{Sample, Verdict};
-use peerlane::spin_glass::Exchange;
 use peerlane::units::Bytes;
 
 use self::check::Checker;

@@ -6,6 +6,7 @@ mod copies;
 mod failure;
 mod gate;
 mod gpu;
+mod halo;
 mod host_clock;
 mod host_memory;
 mod kernels;
@@ -188,6 +189,7 @@ impl Live {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
             Work::SpinGlass(lattice) => single(spin_glass::SpinGlass::prepare(machine, lattice, method)?),
+            Work::Halo(grid) => single(halo::Halo::prepare(machine, grid, method)?),
             Work::Bfs(search) => single(bfs::Bfs::prepare(machine, search)?),
             Work::HostMemory { node, kernel } => {
                 machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);

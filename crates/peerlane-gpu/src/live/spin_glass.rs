@@ -13,9 +13,10 @@ mod tests;
 
 use std::rc::Rc;
 
+use peerlane::exchange::Exchange;
 use peerlane::measure::{Sample, Verdict};
 use peerlane::plan::Method;
-use peerlane::spin_glass::{Exchange, SpinGlass as Lattice};
+use peerlane::spin_glass::SpinGlass as Lattice;
 use peerlane::units::Bytes;
 
 use self::slab::{Planes, Signals, Slab, Update, plane};

@@ -144,6 +144,7 @@ fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> 
         | Quantity::SignalLatency
         | Quantity::BusBandwidth
         | Quantity::UpdateTime
+        | Quantity::ExchangeTime
         | Quantity::EdgeRate => {
             return None;
         }

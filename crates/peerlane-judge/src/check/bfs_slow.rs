@@ -74,8 +74,8 @@ fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a>> {
 mod tests {
     use super::*;
     use crate::check::testing::{measured, see_with};
+    use peerlane_machine::exchange::Exchange;
     use peerlane_machine::matrix::{Quantity, Unit};
-    use peerlane_machine::spin_glass::Exchange;
     use peerlane_measure::plan::Test;
     use peerlane_measure::run::Estimate;
     use peerlane_model::model::Model;

@@ -11,6 +11,7 @@ mod culprit;
 mod from_run;
 mod gids;
 mod gpu_setting;
+mod halo_slow;
 mod nccl;
 mod one_link;
 mod prelude;
@@ -241,7 +242,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 61] = [
+const RULES: [Rule; 62] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -279,6 +280,7 @@ const RULES: [Rule; 61] = [
     small_packets::RULE,
     contended_slow::RULE,
     spin_glass_slow::RULE,
+    halo_slow::RULE,
     bfs_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,

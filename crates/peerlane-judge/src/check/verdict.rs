@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, spin_glass_slow, view,
+    Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, halo_slow, spin_glass_slow,
+    view,
 };
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
@@ -91,6 +92,7 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
+    add(halo_slow::is_comparable(view), "halo exchange");
     add(spin_glass_slow::is_comparable(view), "spin glass");
     add(bfs_slow::is_comparable(view), "breadth-first search");
     let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();

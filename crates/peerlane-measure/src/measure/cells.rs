@@ -4,8 +4,8 @@ use super::sampling::{Sampled, headline};
 use super::{Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind, Phases};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::matrix::{Quantity, Unit};
-use peerlane_machine::spin_glass::Exchange;
 use peerlane_machine::stats::{Drift, Median, drift, levels, modes, outliers};
 use peerlane_machine::units::Bytes;
 
@@ -17,6 +17,7 @@ const MATTERS: f64 = 3.0;
 fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
         Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
+        Work::Halo(_) => &[(Quantity::ExchangeTime, Unit::Microseconds)],
         Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
         Work::Bfs(_) => &[(Quantity::EdgeRate, Unit::Gteps)],
         Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
@@ -39,7 +40,7 @@ fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 
             Work::Collective { operation, gpus } => size.0 as f64 * operation.bus_factor(gpus.len()) / first / 1e9,
             _ => f64::NAN,
         },
-        Quantity::Latency | Quantity::SignalLatency => first * 1e6,
+        Quantity::Latency | Quantity::SignalLatency | Quantity::ExchangeTime => first * 1e6,
         Quantity::LoadLatency => first * 1e9,
         Quantity::UpdateTime => first * 1e12,
         Quantity::EnqueueLatency => sample.get(1).map_or(f64::NAN, |s| s * 1e6),
@@ -59,7 +60,12 @@ pub(super) fn cells(
     let mut flags = flags.to_vec();
     let has_content = matches!(
         step.work,
-        Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_) | Work::Bfs(_)
+        Work::Transfers(_)
+            | Work::SmallCopies(_)
+            | Work::Collective { .. }
+            | Work::Halo(_)
+            | Work::SpinGlass(_)
+            | Work::Bfs(_)
     );
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),

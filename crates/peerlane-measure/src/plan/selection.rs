@@ -101,6 +101,7 @@ impl Chosen {
             Work::Loads { gpu, memory } => self.has(memory, gpu),
             Work::Signals { a, b } => self.has(a, b) || self.has(b, a),
             Work::Collective { gpus, .. } => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
+            Work::Halo(halo) => halo.sends().all(|sent| self.has(&halo.gpus[sent.from], &halo.gpus[sent.to])),
             Work::SpinGlass(SpinGlass { gpus, .. }) | Work::Bfs(Bfs { gpus, .. }) => match gpus.as_slice() {
                 [one] => self.has(one, one),
                 gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),

@@ -4,6 +4,7 @@
 //! them, and beyond that of a selection that each function states.
 
 mod graphs;
+mod halos;
 mod host;
 mod latency;
 mod lattices;
@@ -122,6 +123,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
             | Test::AllHost
             | Test::SignalLatency
             | Test::Collectives
+            | Test::Halo
     );
     if among_gpus && site.gpus.len() < 2 {
         return Err("it needs two GPUs, and there is one".to_owned());
@@ -150,6 +152,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
         Test::Memory => host::memory(site),
         Test::Managed => host::managed(site),
         Test::Collectives => sweeps::collectives(site),
+        Test::Halo => halos::halo(site),
         Test::SpinGlass => lattices::spin_glass(site),
         Test::Bfs => graphs::bfs(site),
     })

@@ -156,6 +156,7 @@ fn answers(work: &Work) -> usize {
         | Work::Loads { .. }
         | Work::Signals { .. }
         | Work::HostMemory { .. }
+        | Work::Halo(_)
         | Work::SpinGlass(_)
         | Work::Bfs(_) => 1,
     }

@@ -217,6 +217,10 @@ fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
         Work::Loads { gpu, memory } => ("loads".to_owned(), vec![gpu.clone(), memory.clone()]),
         Work::Signals { a, b } => ("signals".to_owned(), vec![a.clone(), b.clone()]),
         Work::HostMemory { node, .. } => ("host memory".to_owned(), vec![node.clone()]),
+        Work::Halo(halo) => {
+            set("parts", &halo.decomposition());
+            ("halo exchange".to_owned(), halo.gpus.clone())
+        }
         Work::SpinGlass(lattice) => ("spin glass".to_owned(), lattice.gpus.clone()),
         Work::Bfs(search) => ("breadth-first search".to_owned(), search.gpus.clone()),
     };

@@ -91,7 +91,9 @@ pub(super) fn place(cell: &Cell) -> Option<Place<'_>> {
             let kind = Kind { engine: Some(Engine::Sm), ..Kind::of(cell, ends(a, b)) };
             Place { kind, row: a, col: b, mirrored: true }
         }
-        Work::Collective { .. } | Work::HostMemory { .. } | Work::SpinGlass(_) | Work::Bfs(_) => return None,
+        Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => {
+            return None;
+        }
     };
     Some(place)
 }

@@ -22,6 +22,10 @@ pub fn ends(work: &Work) -> String {
             };
             format!("{node} {kernel}")
         }
+        Work::Halo(halo) => {
+            let (gpus, parts, how) = (list(&halo.gpus), halo.decomposition(), halo.exchange.name());
+            format!("{gpus} as {parts}, {how}, faces of {}", halo.face)
+        }
         Work::SpinGlass(lattice) => {
             let how = match lattice.gpus.len() {
                 1 => String::new(),

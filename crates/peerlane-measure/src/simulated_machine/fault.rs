@@ -1,11 +1,11 @@
 //! The machine that faults make of a design.
 
 use crate::plan::Work;
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
-use peerlane_machine::spin_glass::Exchange;
 use peerlane_machine::transfer::{Collective, Transfer, Via};
 
 /// The design with those faults that change its links and its peer access.
@@ -107,6 +107,11 @@ pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
         Work::Signals { a, b } => is_pair(pair, a, b),
         Work::Collective { operation: Collective::AllToAll, gpus } => pair.iter().all(|gpu| gpus.contains(gpu)),
         Work::Collective { gpus, .. } => ring(gpus).any(|(a, b)| is_pair(pair, a, b)),
+        Work::Halo(halo) => {
+            let mut sends = halo.sends();
+            halo.exchange != Exchange::Staged
+                && sends.any(|sent| is_pair(pair, &halo.gpus[sent.from], &halo.gpus[sent.to]))
+        }
         Work::SpinGlass(lattice) => {
             lattice.exchange != Exchange::Staged && ring(&lattice.gpus).any(|(a, b)| is_pair(pair, a, b))
         }

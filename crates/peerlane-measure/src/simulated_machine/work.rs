@@ -10,7 +10,10 @@ use crate::plan::{Method, Size, Step, StreamKernel, Work};
 use crate::run::FlagKind;
 use peerlane_machine::bfs::Bfs;
 use peerlane_machine::copy_time::{CopyTime, Startup};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::halo::Halo;
+use peerlane_machine::machine::lookup::HOST;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
@@ -90,6 +93,7 @@ impl Site<'_, '_> {
             Work::SmallCopies(transfer) => self.small(step.size, transfer),
             Work::Collective { operation, gpus } => self.collective(step.size, *operation, gpus),
             Work::HostMemory { node, kernel } => self.host_memory(step.size, node, *kernel),
+            Work::Halo(halo) => self.halo(step.size, halo),
             Work::SpinGlass(lattice) => self.spin_glass(step.size, lattice),
             Work::Bfs(search) => self.bfs(step.size, search),
         }
@@ -258,6 +262,42 @@ impl Site<'_, '_> {
         let (engine, op, peer) = (Engine::Sm, Operation::Write, PeerAccess::Enabled);
         let transfer = peerlane_model::model::Transfer { source, destination, engine, op, peer };
         Ok(Driven { transfer, driver: source })
+    }
+
+    /// The time of an exchange.
+    fn halo(&self, size: Size, halo: &Halo) -> Result<Task, Failure> {
+        let gpus = halo.gpus.iter().map(|gpu| self.gpu(gpu)).collect::<Result<Vec<NodeId>, _>>()?;
+        if let Some(why) = halo.problem() {
+            return Err(not_applicable(why));
+        }
+        let hindered = self.hindered(halo)?;
+        let unknown = || not_applicable("the model does not predict this: a rate is not known");
+        let predicted = self.model.halo(halo).ok_or_else(unknown)?;
+        let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
+        let startup = predicted.seconds(0.0);
+        let moving = predicted.seconds(halo.face.0 as f64) - startup;
+        Ok(self.timed(size, vec![startup * slowness + moving * hindered]))
+    }
+
+    /// So many times as long as without faults the slowest faces take, one leg of their way after the other.
+    fn hindered(&self, halo: &Halo) -> Result<f64, Failure> {
+        let engine = if halo.exchange == Exchange::Stores { Engine::Sm } else { Engine::Ce };
+        let leg = |ends: &dyn Fn(&str, &str) -> Transfer| {
+            let transfers = halo.sends().map(|sent| ends(&halo.gpus[sent.from], &halo.gpus[sent.to]));
+            let driven =
+                transfers.map(|t| self.driven(&Transfer { engine, ..t })).collect::<Result<Vec<Driven>, _>>()?;
+            let slowest = |rates: Vec<f64>| 1.0 / rates.into_iter().fold(f64::INFINITY, f64::min);
+            let free = Site { faults: &[], ..*self }.rates(&driven)?;
+            Ok((slowest(self.rates(&driven)?), slowest(free)))
+        };
+        let legs: Vec<(f64, f64)> = match halo.exchange {
+            Exchange::Staged => {
+                vec![leg(&|from, _| Transfer::new(from, HOST))?, leg(&|_, to| Transfer::new(HOST, to))?]
+            }
+            Exchange::Stores | Exchange::Copies => vec![leg(&|from, to| Transfer::new(from, to))?],
+        };
+        let (hindered, free) = legs.into_iter().fold((0.0, 0.0), |sum, leg| (sum.0 + leg.0, sum.1 + leg.1));
+        Ok(hindered / free)
     }
 
     /// The time of a place, as slow as the slowest of its GPUs.

@@ -2,8 +2,8 @@
 
 use super::Model;
 use peerlane_machine::bfs::Bfs;
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::spin_glass::Exchange;
 
 /// Bytes that a search moves for each vertex, those without an edge included, as if all moved at the rate of copies within the
 /// memory: from scale 26 to 27 a search of an H200 whose copies move 4,224 GB/s takes 15.3 ps longer a vertex (three processes,

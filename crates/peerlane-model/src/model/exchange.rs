@@ -2,9 +2,9 @@
 //! (`docs/applications.md`).
 
 use super::{Model, PeerAccess, Transfer};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::spin_glass::Exchange;
 
 /// Seconds from when a face is computed until its neighbour knows that it is there, beside what the bytes and the copies' own
 /// start-up take: words in memory tell it, which kernels and streams wait for. Two H200 of one host, faces of 25 kB, what

@@ -7,8 +7,10 @@ use serde::Serialize;
 use super::Model;
 use super::exchange::ExchangeTime;
 use super::spin_glass::{HalfSweep, Pace, around, is_beyond_caches};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::spin_glass::{Exchange, SpinGlass};
+use peerlane_machine::halo::Halo;
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// Sizes of faces whose times are given.
 const FACES: [u64; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
@@ -58,6 +60,19 @@ pub struct OverlapFrom {
     pub hides: Option<u32>,
     /// Bytes of each GPU's part there.
     pub hides_bytes: Option<u64>,
+}
+
+impl Model<'_> {
+    /// What an exchange of all faces takes, by their size; `None` where a rate is not known, or where a method needs peer access
+    /// that is not there.
+    pub fn halo(&self, halo: &Halo) -> Option<ExchangeTime> {
+        if halo.problem().is_some() {
+            return None;
+        }
+        let gpus: Vec<NodeId> = halo.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let sends: Vec<(NodeId, NodeId)> = halo.sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect();
+        self.exchange_time(&sends, halo.exchange)
+    }
 }
 
 impl HaloAdvice {

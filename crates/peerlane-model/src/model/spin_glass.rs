@@ -2,8 +2,9 @@
 
 use super::Model;
 use super::exchange::ExchangeTime;
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::spin_glass::{Exchange, SpinGlass};
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// Share of what copies within a GPU's memory reach that an update reaches: 9.01 ps a place on an H200 whose copies move
 /// 4,218 GB/s, read and written together (L = 512, docs/applications.md).

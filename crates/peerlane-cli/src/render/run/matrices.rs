@@ -12,7 +12,7 @@ use crate::render::matrix::{self, labelled_grid};
 use crate::render::style;
 
 /// Limit of columns for a row's description.
-const LABEL: usize = 44;
+pub(super) const LABEL: usize = 44;
 
 /// Writes matrices between GPUs, and tables of those with one row or column.
 pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io::Result<()> {

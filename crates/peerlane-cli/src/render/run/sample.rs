@@ -101,6 +101,13 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
             ]
         }
         Work::HostMemory { .. } => vec![gb(310.0)],
+        Work::Halo(halo) => {
+            vec![cell(
+                Quantity::ExchangeTime,
+                Unit::Microseconds,
+                8.0 + halo.face.0 as f64 * halo.sides() as f64 / 394e3,
+            )]
+        }
         Work::SpinGlass(lattice) => {
             vec![cell(Quantity::UpdateTime, Unit::Picoseconds, 9.1 / lattice.gpus.len() as f64)]
         }

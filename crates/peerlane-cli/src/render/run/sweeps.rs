@@ -113,21 +113,9 @@ fn draw(out: &mut dyn Write, view: &View, table: &Table) -> io::Result<()> {
     sizes.sort();
     sizes.dedup();
     heading(out, &table.what, table.family)?;
-    let show = |cell: Option<&Cell>| -> matrix::Cell {
-        match cell.map(|cell| (cell, cell.value())) {
-            None => ("-".to_owned(), style::DIM),
-            Some((cell, Some(value))) => {
-                (significant(value, 4), if remarks::is_doubtful(cell) { style::WARN } else { style::PLAIN })
-            }
-            Some((cell, None)) => {
-                let (mark, look) = remarks::mark(cell);
-                (mark.to_owned(), look)
-            }
-        }
-    };
     let at = |column: &Column, size: &Bytes| {
         let cell = column.cells.iter().find(|(s, _)| s == size).and_then(|(_, cell)| *cell);
-        show(cell)
+        shown(cell)
     };
     let mut cells: Vec<Vec<matrix::Cell>> =
         sizes.iter().map(|size| table.columns.iter().map(|column| at(column, size)).collect()).collect();
@@ -149,4 +137,18 @@ fn draw(out: &mut dyn Write, view: &View, table: &Table) -> io::Result<()> {
     misfits(out, &table.columns, &fits)?;
     let all: Vec<&Cell> = table.columns.iter().flat_map(|c| c.cells.iter().filter_map(|(_, cell)| *cell)).collect();
     view.below(out, &all)
+}
+
+/// A number with four digits, or why there is none.
+pub(super) fn shown(cell: Option<&Cell>) -> matrix::Cell {
+    match cell.map(|cell| (cell, cell.value())) {
+        None => ("-".to_owned(), style::DIM),
+        Some((cell, Some(value))) => {
+            (significant(value, 4), if remarks::is_doubtful(cell) { style::WARN } else { style::PLAIN })
+        }
+        Some((cell, None)) => {
+            let (mark, look) = remarks::mark(cell);
+            (mark.to_owned(), look)
+        }
+    }
 }

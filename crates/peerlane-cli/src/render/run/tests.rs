@@ -162,3 +162,20 @@ fn digits_suit_the_number() {
     let percent = |v: f64| remarks::percent(v);
     assert_eq!((percent(0.0031), percent(0.002), percent(0.123)), ("0.4 %".into(), "0.2 %".into(), "13 %".into()));
 }
+
+#[test]
+fn exchanges_have_a_row_for_each_decomposition_and_method() {
+    let mut run = run(&[Test::Halo]);
+    let corrupt = run.cells.iter_mut().find(|cell| run::ends(&cell.work).ends_with("2x2, staged, faces of 1 MiB"));
+    spoil(corrupt.unwrap(), FlagKind::Corrupt, "the face from part 1 to side 0 of part 0: 1 of 262144 words differs");
+    let text = shown(&run, false);
+    let table = below(&text, "halo exchange, time of an exchange by the size of a face, us");
+    let lines: Vec<Vec<&str>> = table.iter().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0].join(" "), "4 KiB 64 KiB 1 MiB 16 MiB 64 MiB");
+    assert_eq!(lines[1][..5], ["GPU0,", "GPU1", "as", "2,", "stores"], "{table:#?}");
+    assert_eq!(lines[1].len(), 10, "{table:#?}");
+    assert_eq!(lines[9][..4], ["GPU0–GPU3", "as", "2x2,", "staged"], "{table:#?}");
+    assert_eq!(lines[9][6], "corrupt", "{table:#?}");
+    // two sets of GPUs, of which four lie in a row and in a square, and three methods
+    assert!(table[10].starts_with("  n ") && table[11].starts_with("  corrupt, "), "{table:#?}");
+}

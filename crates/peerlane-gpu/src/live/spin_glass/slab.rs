@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use peerlane::spin_glass::{Exchange, SpinGlass as Lattice};
+use peerlane::exchange::Exchange;
+use peerlane::spin_glass::SpinGlass as Lattice;
 
 use crate::cuda::Argument::{Half, Memory, Word};
 use crate::cuda::{Argument, Buffer, CudaError, Event, Kernel, Launch, Module, Part, PinnedBuffer};

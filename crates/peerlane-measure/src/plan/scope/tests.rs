@@ -111,6 +111,8 @@ fn in_full_everything_is_asked_once_but_managed_memory() {
     assert_eq!((asked[&Test::Permutations].0, asked[&Test::Subsets].0), (2 * 5, 15 * 4 - 4));
     // two GPUs, and a GPU with its host both ways, by two engines, at 28 sizes
     assert_eq!(asked[&Test::Sizes].0, 3 * 2 * 28);
+    // two GPUs, and four in a row and in a square, by three methods, with faces of five sizes
+    assert_eq!(asked[&Test::Halo], (3 * 3 * 5, 3 * 3 * 5));
     let steps: Vec<_> = full.steps().collect();
     let distinct: std::collections::HashSet<_> = steps.iter().collect();
     assert_eq!(distinct.len(), steps.len());
@@ -238,4 +240,36 @@ fn budgets_grow_with_the_pairs() {
     assert_eq!(Scope::Quick.method(2).budget, Seconds::new(2.0));
     assert_eq!(Scope::Default.method(8).budget, Seconds::new(20.0));
     assert_eq!(Scope::Full.method(1024).budget, Seconds::new(LONGEST_BUDGET));
+}
+
+#[test]
+fn halo_exchanges_have_every_number_of_dimensions_with_several_parts_along_each() {
+    let of = |machine: &Machine, scope, pairs: &[&str]| -> Vec<String> {
+        let plan = plan(machine, scope, &[Test::Halo], pairs).unwrap();
+        let halo = |step: &crate::plan::Step| match &step.work {
+            Work::Halo(halo) => {
+                assert_eq!((halo.problem(), step.size), (None, Size::Exactly(halo.face)));
+                format!("{} {} {}", halo.decomposition(), halo.face, halo.exchange.name())
+            }
+            other => panic!("{other:?}"),
+        };
+        plan.steps().map(halo).collect()
+    };
+    let full = of(&switched(8), Scope::Full, &[]);
+    let mut parts: Vec<&str> = full.iter().map(|text| text.split(' ').next().unwrap()).collect();
+    parts.dedup();
+    assert_eq!((parts, full.len()), (vec!["2", "4", "2x2", "8", "4x2", "2x2x2"], 6 * 15));
+    assert_eq!(of(&switched(2), Scope::Quick, &[]), ["2 1 MiB stores", "2 1 MiB copies", "2 1 MiB staged"]);
+    // of six GPUs the whole is no cube
+    let quick = of(&switched(6), Scope::Quick, &[]);
+    assert_eq!([&quick[0], &quick[3]], ["6 1 MiB stores", "3x2 1 MiB stores"]);
+    assert_eq!(quick.len(), 6);
+    let one = plan(&switched(1), Scope::Full, &[Test::Halo], &[]).unwrap();
+    assert_eq!(one.skipped[0].why, "it needs two GPUs, and there is one");
+    // all pairs that exchange must be picked: a square of four is no ring of them by number
+    let ring = ["GPU0-GPU1", "GPU1-GPU2", "GPU2-GPU3", "GPU3-GPU0"];
+    assert_eq!(of(&switched(4), Scope::Quick, &ring), ["4 1 MiB stores", "4 1 MiB copies", "4 1 MiB staged"]);
+    let square = ["GPU0-GPU1", "GPU1-GPU3", "GPU2-GPU3", "GPU2-GPU0"];
+    assert_eq!(of(&switched(4), Scope::Quick, &square), ["2x2 1 MiB stores", "2x2 1 MiB copies", "2x2 1 MiB staged"]);
+    assert_eq!(of(&switched(4), Scope::Full, &["GPU0-GPU1"]).len(), 15);
 }

@@ -3,7 +3,7 @@
 use super::Site;
 use crate::plan::{Scope, Size, Step, Test, Work};
 use peerlane_machine::bfs::Bfs;
-use peerlane_machine::spin_glass::Exchange;
+use peerlane_machine::exchange::Exchange;
 
 /// Scales, from 134 MB to 17 GB of arcs.
 const SCALES: [u32; 6] = [20, 22, 24, 25, 26, 27];

@@ -2,7 +2,8 @@
 
 use super::Site;
 use crate::plan::{Scope, Size, Step, Test, Work};
-use peerlane_machine::spin_glass::{Exchange, SpinGlass};
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::spin_glass::SpinGlass;
 
 /// Sides, from what caches hold to what takes 14 GB.
 const SIDES: [u32; 5] = [64, 128, 256, 512, 1024];

@@ -1,6 +1,8 @@
 //! Each fault changes what it should, and nothing else.
 
 use super::*;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::halo::Halo;
 
 /// All ordered pairs of four GPUs, alone, by copy engine, and each with the host.
 fn ways() -> Vec<Transfer> {
@@ -224,4 +226,53 @@ fn faults_that_name_nothing_change_nothing() {
     for way in ways() {
         assert_eq!(one(&machine, &faults, way.clone()), one(&machine, &[], way));
     }
+}
+
+#[test]
+fn a_slow_pair_slows_the_exchanges_that_cross_it() {
+    let machine = four_h200();
+    let time = |faults: &[Fault], parts: [u32; 3], exchange| {
+        let gpus = (0..parts.iter().product()).map(|i| format!("GPU{i}")).collect();
+        let work = Work::Halo(Halo { gpus, parts, face: Bytes::from_mib(64), exchange });
+        ask(&machine, &quiet(faults), &step(work, LARGE)).map(|sample| sample[0])
+    };
+    let (ring_of_two, ring, square) = ([2, 1, 1], [4, 1, 1], [2, 2, 1]);
+    for exchange in [Exchange::Stores, Exchange::Copies] {
+        let share =
+            |fault: Fault, parts| time(&[fault], parts, exchange).unwrap() / time(&[], parts, exchange).unwrap();
+        let slow = |to: &str| Fault::Slow { from: "GPU0".to_owned(), to: to.to_owned(), factor: 0.25 };
+        // a quarter is left of what both faces of two GPUs share, and where another neighbour gets half of a GPU's link anyway, half
+        near(share(slow("GPU1"), ring_of_two), 4.0, 0.03);
+        near(share(slow("GPU1"), ring), 2.0, 0.03);
+        near(share(slow("GPU1"), square), 2.0, 0.03);
+        // the square's GPU0 has no face for GPU3, and the ring's none for GPU2
+        near(share(slow("GPU3"), square), 1.0, 1e-9);
+        near(share(slow("GPU2"), ring), 1.0, 1e-9);
+        near(share(Fault::Bricks { link: pair("GPU1", "nvswitch"), bricks: 9 }, square), 2.0, 0.03);
+        near(share(Fault::Throttle { gpu: "GPU1".to_owned(), factor: 0.5 }, ring), 2.0, 0.03);
+        let off = Fault::PeerOff { pair: pair("GPU0", "GPU1") };
+        assert!(time(&[off], ring_of_two, exchange).unwrap_err().message.contains("no peer-to-peer"));
+    }
+    let staged = |fault: Fault| time(&[fault], square, Exchange::Staged).unwrap();
+    let free = time(&[], square, Exchange::Staged).unwrap();
+    near(staged(Fault::Slow { from: "GPU0".to_owned(), to: "GPU1".to_owned(), factor: 0.25 }), free, 1e-9);
+    // four lanes of 16, where the host's memory bound all GPUs' copies at once
+    let narrow = staged(Fault::Width { link: pair("rc0", "GPU2"), width: "x4".parse().unwrap() }) / free;
+    assert!(narrow > 3.0 && narrow < 4.0, "{narrow}");
+}
+
+#[test]
+fn a_corrupt_pair_corrupts_the_exchanges_that_cross_it() {
+    let machine = four_h200();
+    let gpus: Vec<String> = (0..4).map(|i| format!("GPU{i}")).collect();
+    let corrupt = |a: &str, b: &str, exchange| {
+        let planted = quiet(&[Fault::Corrupt { pair: pair(a, b) }]);
+        let halo = Halo { gpus: gpus.clone(), parts: [2, 2, 1], face: Bytes::from_mib(1), exchange };
+        let mut executor = virtual_machine(&machine, &planted);
+        executor.prepare(&[&step(Work::Halo(halo), LARGE)], &Method::default(), 0).unwrap();
+        executor.verify().unwrap() != [Verdict::Intact]
+    };
+    assert!(corrupt("GPU1", "GPU3", Exchange::Stores));
+    assert!(!corrupt("GPU1", "GPU2", Exchange::Stores));
+    assert!(!corrupt("GPU1", "GPU3", Exchange::Staged));
 }

@@ -1,0 +1,137 @@
+//! Halo exchanges that take longer than their paths explain.
+
+use super::prelude::*;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::halo::Halo;
+use peerlane_measure::plan::Work;
+use peerlane_measure::run::{Cell, ends};
+
+pub(super) const RULE: Rule = Rule { id: "halo-slow", run: One(run) };
+
+/// So many times the predicted time is slow.
+const SLOW: f64 = 1.5;
+
+/// Seconds that an exchange must be predicted to take. In less, it shows how long words and launches take, which differs from machine to
+/// machine more than rates do.
+const LEAST: f64 = 100e-6;
+
+struct Compared<'a> {
+    halo: &'a Halo,
+    words: String,
+    /// Microseconds of an exchange.
+    expected: f64,
+    value: f64,
+}
+
+impl Compared<'_> {
+    fn times(&self) -> f64 {
+        self.value / self.expected
+    }
+}
+
+fn run(view: &View) -> Option<Raised> {
+    let all = view.case.run()?.cells.iter().filter_map(|cell| compared(view, cell));
+    let slow: Vec<Compared> = all.filter(|halo| halo.times() > SLOW).collect();
+    // many GPUs are as slow as the slowest path of a few
+    let fewest = slow.iter().map(|s| s.halo.gpus.len()).min()?;
+    let worst = highest(slow.iter().filter(|s| s.halo.gpus.len() == fewest), |s| s.times())?;
+    let Compared { halo, words, expected, value } = worst;
+    let raised = RULE
+        .raise(Fault, Warning, Likely)
+        .summary(format!("The halo exchange of {words} takes {:.2} times as long as predicted", worst.times()))
+        .expected(format!("{expected:.0} us by the rates of its paths while all faces are sent"))
+        .measured(format!("{value:.0} us"))
+        .evidence(view.cite_run())
+        .fix(match halo.exchange {
+            Exchange::Staged => {
+                "Compare the GPUs' copies with the host, all at once, too (`--tests host,all-host`), and other ways to exchange in the \
+                 same table."
+            }
+            Exchange::Stores | Exchange::Copies => {
+                "Compare the pairs that exchange, also both ways at once (`--tests pairs,pairs-both`), and other ways to exchange in \
+                 the same table."
+            }
+        })
+        .confirm(confirm::pairs(
+            if halo.exchange == Exchange::Staged { "halo,host,all-host" } else { "halo,pairs,pairs-both" },
+            &[],
+        ))
+        .cost(Cost::of_rate(1.0 / expected, 1.0 / value))
+        .about_nodes(halo.gpus.iter().map(String::as_str))
+        .losing(1.0 - 1.0 / worst.times());
+    Some(raised)
+}
+
+/// Whether an exchange was measured whose time is predicted.
+pub(super) fn is_comparable(view: &View) -> bool {
+    view.case.run().is_some_and(|run| run.cells.iter().any(|cell| compared(view, cell).is_some()))
+}
+
+/// An exchange beside its prediction.
+fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a>> {
+    let Work::Halo(halo) = &cell.work else { return None };
+    let value = cell.value()?;
+    let predicted = view.model.halo(halo)?.seconds(halo.face.0 as f64);
+    (predicted >= LEAST).then(|| Compared { halo, words: ends(&cell.work), expected: predicted * 1e6, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::testing::{measured, see_with};
+    use peerlane_machine::matrix::{Quantity, Unit};
+    use peerlane_machine::units::Bytes;
+    use peerlane_measure::plan::Test;
+    use peerlane_measure::run::Estimate;
+    use peerlane_model::model::Model;
+    use peerlane_read::catalogue::{Parts, system};
+
+    /// What is found where faces of so many bytes take so many times the predicted time, and whether that could be told.
+    fn found(times: &[(usize, u64, f64)], exchange: Exchange) -> (Option<Raised>, bool) {
+        let machine = system("hgx-h200").unwrap().unwrap();
+        let mut case = measured(machine, [(("GPU0", "GPU1"), Ok(394.0))]);
+        let model = Model::new(&case.machine, Parts::embedded());
+        let cells: Vec<(Halo, f64)> = times
+            .iter()
+            .map(|(count, face, times)| {
+                let gpus = (0..*count).map(|i| format!("GPU{i}")).collect();
+                let halo = Halo { gpus, parts: [*count as u32, 1, 1], face: Bytes(*face), exchange };
+                let value = times * model.halo(&halo).unwrap().seconds(*face as f64) * 1e6;
+                (halo, value)
+            })
+            .collect();
+        let run = &mut case.run.as_mut().unwrap().run;
+        for (halo, value) in cells {
+            let mut cell = run.cells[0].clone();
+            (cell.test, cell.work) = (Test::Halo, Work::Halo(halo));
+            (cell.quantity, cell.unit) = (Quantity::ExchangeTime, Unit::Microseconds);
+            cell.estimate = Some(Estimate { value, low: value, high: value });
+            run.cells.push(cell);
+        }
+        see_with(&case, Parts::embedded(), |view| (super::run(view), is_comparable(view)))
+    }
+
+    const LARGE: u64 = 64 << 20;
+
+    #[test]
+    fn an_exchange_that_takes_longer_than_its_paths_explain_is_found() {
+        let (found_one, comparable) = found(&[(2, LARGE, 1.6), (4, LARGE, 2.0)], Exchange::Copies);
+        let finding = found_one.unwrap().finding;
+        assert!(comparable);
+        let summary =
+            "The halo exchange of GPU0, GPU1 as 2, copies, faces of 64 MiB takes 1.60 times as long as predicted";
+        assert_eq!(finding.summary, summary);
+        assert!(finding.confirm.contains("--tests halo,pairs,pairs-both"), "{}", finding.confirm);
+        let staged = found(&[(2, LARGE, 1.6)], Exchange::Staged).0.unwrap().finding;
+        assert!(staged.confirm.contains("all-host"), "{}", staged.confirm);
+    }
+
+    #[test]
+    fn an_exchange_as_predicted_and_one_of_small_faces_are_not() {
+        let (none, comparable) = found(&[(2, LARGE, 1.4), (4, LARGE, 0.8)], Exchange::Stores);
+        assert!(none.is_none() && comparable);
+        // which take the time of words and launches
+        let (none, comparable) = found(&[(2, 4096, 9.0), (2, 1 << 20, 2.0)], Exchange::Stores);
+        assert!(none.is_none() && !comparable);
+    }
+}
