@@ -263,6 +263,7 @@ mod tests {
             unit,
             estimate,
             n: 9,
+            phases: None,
             each,
             modes,
             flags,
