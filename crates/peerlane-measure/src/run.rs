@@ -116,6 +116,19 @@ pub struct Estimate {
     pub high: f64,
 }
 
+/// What a step of computing and exchanging takes by part, in microseconds; each part was also run without the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Phases {
+    /// Computing all of it, bulk and boundary, with nothing exchanged.
+    pub update: Estimate,
+    /// Computing the boundary alone, in a launch of its own.
+    pub boundary: Estimate,
+    /// Exchanging the boundary alone. Where the kernel that computes it stores it there, both together.
+    pub exchange: Estimate,
+    /// What the whole takes beyond its update and, where these do not overlap, its exchange: time in which a GPU waits.
+    pub wait: Estimate,
+}
+
 /// One number, and how far it can be trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
@@ -139,6 +152,9 @@ pub struct Cell {
     /// Of several transfers, each one's value, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Estimate>,
+    /// Of a lattice that is cut, what its half-sweeps take by part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<Phases>,
     /// Centres of the groups that samples or allocations fall into, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
     pub modes: Vec<f64>,
@@ -163,6 +179,7 @@ impl Cell {
             estimate: None,
             n: 0,
             each: Vec::new(),
+            phases: None,
             modes: Vec::new(),
             flags: vec![flag],
             samples: Vec::new(),

@@ -34,8 +34,8 @@ const TOLERANCE: f64 = 1e-5;
 /// Half-sweeps after which slabs are compared with the lattice in one piece.
 const COMPARED: usize = 8;
 
-/// The most half-sweeps of a sample, of a lattice in one piece and of one that is cut: the driver queues a thousand pieces of work,
-/// and a half-sweep may be eight.
+/// The most half-sweeps of a sample, of a lattice in one piece and of one that is cut: the driver queues a thousand pieces of work
+/// before the gate opens, and a half-sweep of a slab may be eight.
 const MOST: [usize; 2] = [400, 120];
 
 /// Energy is added up in units of this.
@@ -103,7 +103,10 @@ impl SpinGlass {
         let pace = glass.go(2, Doing::Everything)?;
         let pace = glass.go(if pace < 1e-3 { 20 } else { 2 }, Doing::Everything)?;
         let wanted = (method.sample_time.seconds() / pace.max(1e-9)).ceil();
-        let most = MOST[usize::from(glass.is_cut())];
+        // streams of several slabs on one GPU share its queues
+        let first = &lattice.gpus[0];
+        let together = lattice.gpus.iter().filter(|gpu| *gpu == first).count();
+        let most = MOST[usize::from(glass.is_cut())] / together.pow(2);
         glass.each = (wanted.clamp(2.0, most as f64) as usize).next_multiple_of(2);
         Ok((glass, lattice.bytes()))
     }

@@ -3,7 +3,8 @@
 use super::sampling::{Sampled, headline};
 use super::{Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
-use crate::run::{Cell, Estimate, Flag, FlagKind};
+use crate::run::{Cell, Estimate, Flag, FlagKind, Phases};
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::stats::{Drift, Median, drift, levels, modes, outliers};
 use peerlane_machine::units::Bytes;
@@ -87,6 +88,7 @@ pub(super) fn cells(
             estimate: median.map(|median| wider(estimate(median), between_runs(quantity))),
             n: median.map_or(0, |m| m.n),
             each: each(step, taken),
+            phases: phases(step, taken),
             modes,
             flags: remarks,
             samples: groups.concat(),
@@ -111,6 +113,27 @@ fn each(step: &Step, taken: &Sampled) -> Vec<Estimate> {
     let rate =
         |i: usize| Median::of_groups(&by_group(&taken.groups, |s: &Sample| s.get(i).map_or(f64::NAN, |r| r / 1e9)));
     (0..count).filter_map(rate).map(estimate).collect()
+}
+
+/// Of a lattice that is cut, what a half-sweep takes by part.
+fn phases(step: &Step, taken: &Sampled) -> Option<Phases> {
+    let Work::SpinGlass(lattice) = &step.work else { return None };
+    if lattice.gpus.len() < 2 {
+        return None;
+    }
+    let half = lattice.places() as f64 / 2.0;
+    // the kernel itself stores, while it updates
+    let apart = !lattice.overlap && lattice.exchange != Exchange::Stores;
+    let part = |value: &dyn Fn(&[f64; 4]) -> f64| {
+        let of = |sample: &Sample| sample.first_chunk().map_or(f64::NAN, |parts| 1e6 * value(parts));
+        Median::of_groups(&by_group(&taken.groups, of)).map(estimate)
+    };
+    Some(Phases {
+        update: part(&|parts| parts[1])?,
+        boundary: part(&|parts| parts[2])?,
+        exchange: part(&|parts| parts[3])?,
+        wait: part(&|[place, update, _, exchange]| place * half - update - if apart { *exchange } else { 0.0 })?,
+    })
 }
 
 fn by_group(groups: &[Vec<Sample>], value: impl Fn(&Sample) -> f64) -> Vec<Vec<f64>> {

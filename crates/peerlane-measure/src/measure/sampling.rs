@@ -218,6 +218,8 @@ impl Allocation<'_> {
             let values = match &step.work {
                 Work::Transfers(transfers) => transfers.len(),
                 Work::SmallCopies(_) => 2,
+                // and the three parts of its half-sweeps
+                Work::SpinGlass(lattice) if lattice.gpus.len() > 1 => 4,
                 _ => 1,
             };
             // what enqueueing costs may be too little to be measured

@@ -41,6 +41,7 @@ pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
         estimate: Some(Estimate { value, low: 0.99 * value, high: 1.01 * value }),
         n: 12,
         each: Vec::new(),
+        phases: None,
         modes: Vec::new(),
         flags: Vec::new(),
         samples: vec![value; 12],

@@ -312,8 +312,12 @@ impl Site<'_, '_> {
                 lattice.side
             ))
         })?;
+        let mut values = vec![predicted.total / (lattice.places() as f64 / 2.0)];
+        if gpus.len() > 1 {
+            values.extend([predicted.update, predicted.boundary, predicted.exchange]);
+        }
         let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
-        Ok(self.timed(size, vec![predicted.total * slowness / (lattice.places() as f64 / 2.0)]))
+        Ok(self.timed(size, values.into_iter().map(|value| value * slowness).collect()))
     }
 
     /// The rate of searches, as slow as the slowest of their GPUs.

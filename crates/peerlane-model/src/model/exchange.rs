@@ -6,9 +6,16 @@ use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::{Engine, Operation};
 
+/// Seconds from when a face is computed until its neighbour knows that it is there, beside what the bytes and the copies' own
+/// start-up take: words in memory tell it, which kernels and streams wait for. Two H200 of one host, faces of 25 kB, what
+/// exchanges alone take less the rest (`captures/h200x2-vm-runs/spin-glass.json`, docs/applications.md).
+const WORDS: [(Exchange, f64); 3] =
+    [(Exchange::Stores, 4.6e-6), (Exchange::Copies, 15.6e-6), (Exchange::Staged, 25e-6)];
+
 /// The time of an exchange by one method, by the size of a face; all faces are sent at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExchangeTime {
+    method: Exchange,
     /// One behind the other: into the neighbour's memory; or into host memory, and from there.
     legs: Vec<Vec<Send>>,
 }
@@ -23,6 +30,12 @@ struct Send {
 }
 
 impl ExchangeTime {
+    /// Seconds until the last face of so many bytes is there and its neighbour knows.
+    pub fn told(&self, bytes: f64) -> f64 {
+        let words = WORDS.iter().find(|(method, _)| *method == self.method).map_or(0.0, |(_, seconds)| *seconds);
+        self.seconds(bytes) + words
+    }
+
     /// Seconds until the last face of so many bytes is there.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let slowest = |leg: &Vec<Send>| leg.iter().map(|s| s.startup + bytes / s.rate).fold(0.0, f64::max);
@@ -60,7 +73,7 @@ impl Model<'_> {
             }
         };
         let leg = |transfers: &Vec<Transfer>| self.sends(transfers, method != Exchange::Stores);
-        Some(ExchangeTime { legs: legs.iter().map(leg).collect::<Option<_>>()? })
+        Some(ExchangeTime { method, legs: legs.iter().map(leg).collect::<Option<_>>()? })
     }
 
     fn sends(&self, transfers: &[Transfer], started: bool) -> Option<Vec<Send>> {

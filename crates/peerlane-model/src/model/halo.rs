@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Model;
 use super::exchange::ExchangeTime;
-use super::spin_glass::{HalfSweep, around, is_beyond_caches};
+use super::spin_glass::{HalfSweep, Pace, around, is_beyond_caches};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::halo::Halo;
@@ -97,15 +97,14 @@ pub fn halo_advice(model: &Model, gpus: &[NodeId], sends: &[(NodeId, NodeId)]) -
     }
     let rates = gpus.iter().map(|gpu| model.memory_rate(*gpu).map(|rate| rate.bytes_per_second()));
     let memory_rate = rates.reduce(|a, b| Some(a?.min(b?)))?;
-    let updates = gpus.iter().map(|gpu| model.spin_update(*gpu));
-    let update = updates.reduce(|a, b| Some(a?.max(b?)))?;
+    let pace = model.slowest_pace(gpus);
     let names: Vec<String> = gpus.iter().map(|gpu| model.machine.fabric.node(*gpu).name.clone()).collect();
     let methods = times.iter().map(|(exchange, time)| MethodAdvice {
         exchange: *exchange,
-        times: FACES.iter().map(|face| (*face, time.seconds(*face as f64) * 1e6)).collect(),
-        spin_glass: update.and_then(|place| {
+        times: FACES.iter().map(|face| (*face, time.told(*face as f64) * 1e6)).collect(),
+        spin_glass: pace.and_then(|pace| {
             let ring = model.exchange_time(&around(gpus), *exchange)?;
-            overlap(&names, *exchange, place, &ring)
+            overlap(&names, *exchange, pace, &ring)
         }),
     });
     Some(HaloAdvice { methods: methods.collect(), fastest: fastest(&times), memory_rate })
@@ -114,7 +113,7 @@ pub fn halo_advice(model: &Model, gpus: &[NodeId], sends: &[(NodeId, NodeId)]) -
 /// The lower envelope of the methods' times.
 fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
     let best = |face: u64| {
-        let at = times.iter().map(|(exchange, time)| (time.seconds(face as f64), *exchange));
+        let at = times.iter().map(|(exchange, time)| (time.told(face as f64), *exchange));
         at.reduce(|a, b| if b.0 < a.0 { b } else { a }).map(|(_, exchange)| exchange)
     };
     let mut all: Vec<FastestFrom> = Vec::new();
@@ -136,16 +135,16 @@ fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
 }
 
 /// From which sides overlap pays, and hides the exchange, at each larger one, too.
-fn overlap(gpus: &[String], exchange: Exchange, place: f64, ring: &ExchangeTime) -> Option<OverlapFrom> {
+fn overlap(gpus: &[String], exchange: Exchange, pace: Pace, ring: &ExchangeTime) -> Option<OverlapFrom> {
     let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), side, exchange, overlap };
     let sides = (SpinGlass::STEP..=LARGEST).step_by(SpinGlass::STEP as usize);
     let sides: Vec<u32> = sides.filter(|side| lattice(*side, true).problem().is_none()).collect();
     let from = |holds: &dyn Fn(u32) -> bool| sides.iter().rev().copied().take_while(|side| holds(*side)).last();
-    let half_sweep = |side, overlap| HalfSweep::of(&lattice(side, overlap), place, Some(ring));
-    let hides = from(&|side| half_sweep(side, true).hides());
+    let half_sweep = |side, overlap| HalfSweep::of(&lattice(side, overlap), pace, Some(ring));
+    let hides = from(&|side| half_sweep(side, true).is_some_and(|half| half.hides()));
     Some(OverlapFrom {
         predicted: sides.iter().copied().find(|side| is_beyond_caches(&lattice(*side, true)))?,
-        pays: from(&|side| half_sweep(side, true).total < half_sweep(side, false).total),
+        pays: from(&|side| half_sweep(side, true).zip(half_sweep(side, false)).is_some_and(|(a, b)| a.total < b.total)),
         hides,
         hides_bytes: hides.map(|side| lattice(side, true).bytes().0 / gpus.len() as u64),
     })
@@ -184,8 +183,8 @@ mod tests {
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).take(2).collect();
         let sends = [(gpus[0], gpus[1]), (gpus[1], gpus[0])];
         let [stores, copies] = [Exchange::Stores, Exchange::Copies].map(|m| model.exchange_time(&sends, m).unwrap());
-        assert!(copies.seconds(from as f64) < stores.seconds(from as f64));
-        assert!(copies.seconds(from as f64 - 1.0) >= stores.seconds(from as f64 - 1.0));
+        assert!(copies.told(from as f64) < stores.told(from as f64));
+        assert!(copies.told(from as f64 - 1.0) >= stores.told(from as f64 - 1.0));
         // as fast as what the copies' start-up is saved by, on a slower path
         let switch = advice("exxact-txr550", "GPU0", "GPU1");
         let [(1, Exchange::Stores), (from, Exchange::Copies)] = fastest(&switch)[..] else { panic!("{switch:?}") };

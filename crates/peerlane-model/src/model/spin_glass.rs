@@ -2,53 +2,111 @@
 
 use super::Model;
 use super::exchange::ExchangeTime;
+use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::spin_glass::SpinGlass;
 
-/// Share of what copies within a GPU's memory reach that an update reaches: 9.07 ps a place on an H200 whose copies move
-/// 4,224 GB/s, read and written together (L = 512, median of six processes, docs/applications.md).
-const SHARE: f64 = 0.966;
+/// Share of what copies within a GPU's memory reach that an update reaches: 9.01 ps a place on an H200 whose copies move
+/// 4,218 GB/s, read and written together (L = 512, docs/applications.md).
+const SHARE: f64 = 0.973;
 
-/// Seconds from the end of one half-sweep to the full pace of the next: from L = 512 to 256 on an H200 the time of a place
-/// rises from 9.07 to 9.18 ps.
-const GAP: f64 = 1e-6;
+/// Seconds from one launch to the next beside what its places take: a half-sweep of 3.55 µs at L = 64 and of 8.57 µs at L = 128,
+/// on an H200.
+const LAUNCH: f64 = 2.9e-6;
 
-/// Bytes of a GPU's share that no cache holds to a notable part; below, less than [`SpinGlass::UPDATE`] moves. The largest L2
-/// of a GPU with a known rate is 50 MB.
+/// Share of the time of a place where a GPU's part is in its L2: 5.4 ps instead of 9.0 (the same two lattices).
+const CACHED: f64 = 0.6;
+
+/// Bytes of a GPU's part that its L2 holds, and that it holds no notable part of: H100 and H200 have 50 MB or more.
+const L2: (f64, f64) = (40e6, 80e6);
+
+/// From this memory rate on, in bytes a second, GPUs have such an L2: H100, H200 and later; an A100 has 40 MB and 2.0e12.
+const LARGE_L2: f64 = 2.5e12;
+
+/// Bytes of a GPU's part that no cache of another GPU holds to a notable part.
 const BEYOND_CACHES: f64 = 150e6;
+
+/// What a half-sweep takes beyond its update and its exchange where these do not overlap: streams wait for words on both sides of
+/// the kernel. As [`super::exchange`]'s figures, from the totals.
+const SERIAL: [(Exchange, f64); 3] =
+    [(Exchange::Stores, 8.0e-6), (Exchange::Copies, 7.5e-6), (Exchange::Staged, 16.5e-6)];
+
+/// Where update and exchange take about as long, each delays the other: the whole takes as long as the sum of their powers
+/// with this exponent says.
+const ALIKE: f64 = 3.0;
 
 /// What a half-sweep is predicted to take, by its parts, in seconds, of the GPU that takes longest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HalfSweep {
-    /// Updating all places of a slab.
+    /// Updating all places of a slab, in one launch.
     pub update: f64,
-    /// Updating the boundary planes, which `update` holds too.
+    /// Updating the boundary planes alone, in one launch.
     pub boundary: f64,
-    /// Exchanging them.
+    /// Exchanging them, until the neighbours know.
     pub exchange: f64,
     /// All of it.
     pub total: f64,
 }
 
-impl Model<'_> {
-    /// The time of an update of one place by one GPU, in seconds, where its memory's rate is known.
-    pub fn spin_update(&self, gpu: NodeId) -> Option<f64> {
-        Some(spin_update(self.memory_rate(gpu)?.bytes_per_second()))
+/// How fast a GPU updates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Seconds of a place that comes from memory.
+    pub place: f64,
+    /// Whether the GPU has an L2 that makes small parts faster by a known share.
+    pub large_l2: bool,
+}
+
+impl Pace {
+    /// Where a GPU's memory moves so many bytes a second under copies.
+    pub fn of(memory_rate: f64) -> Self {
+        Pace { place: spin_update(memory_rate), large_l2: memory_rate >= LARGE_L2 }
     }
 
-    /// What a half-sweep takes; `None` where a rate is not known, or where caches hold a notable part of the lattice.
+    /// Seconds of a place of a part of so many bytes; `None` where caches make it faster by what is not known.
+    fn within(self, bytes: f64) -> Option<f64> {
+        if !self.large_l2 {
+            return (bytes >= BEYOND_CACHES).then_some(self.place);
+        }
+        let beyond = ((bytes - L2.0) / (L2.1 - L2.0)).clamp(0.0, 1.0);
+        Some(self.place * (CACHED + (1.0 - CACHED) * beyond))
+    }
+
+    fn slower(self, other: Pace) -> Pace {
+        Pace { place: self.place.max(other.place), large_l2: self.large_l2 && other.large_l2 }
+    }
+}
+
+impl Model<'_> {
+    /// How fast one GPU updates, where its memory's rate is known.
+    pub fn spin_pace(&self, gpu: NodeId) -> Option<Pace> {
+        Some(Pace::of(self.memory_rate(gpu)?.bytes_per_second()))
+    }
+
+    /// The pace of the slowest of these GPUs.
+    pub(super) fn slowest_pace(&self, gpus: &[NodeId]) -> Option<Pace> {
+        gpus.iter().map(|gpu| self.spin_pace(*gpu)).reduce(|a, b| Some(a?.slower(b?)))?
+    }
+
+    /// What a half-sweep takes; `None` where a rate is not known, or what caches do.
     pub fn spin_glass(&self, lattice: &SpinGlass) -> Option<HalfSweep> {
-        if lattice.problem().is_some() || !is_beyond_caches(lattice) {
+        let gpus: Vec<NodeId> =
+            lattice.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        self.spin_glass_at(lattice, self.slowest_pace(&gpus)?)
+    }
+
+    /// The same of GPUs of a given pace.
+    pub fn spin_glass_at(&self, lattice: &SpinGlass, pace: Pace) -> Option<HalfSweep> {
+        if lattice.problem().is_some() {
             return None;
         }
         let gpus: Vec<NodeId> =
             lattice.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
-        let slowest = gpus.iter().map(|gpu| self.spin_update(*gpu)).reduce(|a, b| Some(a?.max(b?)))??;
         let exchange = match gpus.len() {
             1 => None,
             _ => Some(self.exchange_time(&around(&gpus), lattice.exchange)?),
         };
-        Some(HalfSweep::of(lattice, slowest, exchange.as_ref()))
+        HalfSweep::of(lattice, pace, exchange.as_ref())
     }
 }
 
@@ -58,31 +116,38 @@ pub(super) fn around(gpus: &[NodeId]) -> Vec<(NodeId, NodeId)> {
     (0..n).flat_map(|i| [(gpus[i], gpus[(i + 1) % n]), (gpus[i], gpus[(i + n - 1) % n])]).collect()
 }
 
+/// Bytes of each GPU's part.
+fn part(lattice: &SpinGlass) -> f64 {
+    lattice.bytes().0 as f64 / lattice.gpus.len().max(1) as f64
+}
+
 /// Whether memory binds the lattice, and not caches.
 pub(super) fn is_beyond_caches(lattice: &SpinGlass) -> bool {
-    lattice.bytes().0 as f64 / lattice.gpus.len() as f64 >= BEYOND_CACHES
+    part(lattice) >= BEYOND_CACHES
 }
 
 impl HalfSweep {
-    /// Of a lattice whose slowest GPU takes so many seconds to update a place; without an exchange where one GPU has it whole.
-    pub(super) fn of(lattice: &SpinGlass, place: f64, exchange: Option<&ExchangeTime>) -> Self {
-        let half_plane = f64::from(lattice.side).powi(2) / 2.0 * place;
+    /// Of a lattice whose slowest GPU has this pace; without an exchange where one GPU has it whole.
+    pub(super) fn of(lattice: &SpinGlass, pace: Pace, exchange: Option<&ExchangeTime>) -> Option<Self> {
+        let half_plane = f64::from(lattice.side).powi(2) / 2.0 * pace.within(part(lattice))?;
         let planes = (0..lattice.gpus.len()).map(|i| lattice.slab(i)).map(|(from, to)| to - from).max().unwrap_or(0);
-        let (update, boundary) = (f64::from(planes) * half_plane, 2.0 * half_plane);
+        let update = LAUNCH + f64::from(planes) * half_plane;
         let Some(exchange) = exchange else {
-            return HalfSweep { update, boundary: 0.0, exchange: 0.0, total: GAP + update };
+            return Some(HalfSweep { update, boundary: 0.0, exchange: 0.0, total: update });
         };
-        let exchange = exchange.seconds(lattice.message().0 as f64);
+        let boundary = LAUNCH + 2.0 * half_plane;
+        let exchange = exchange.told(lattice.message().0 as f64);
+        let serial = SERIAL.iter().find(|(method, _)| *method == lattice.exchange).map_or(0.0, |(_, seconds)| *seconds);
         let total = match lattice.overlap {
-            true => 2.0 * GAP + boundary + (update - boundary).max(exchange),
-            false => GAP + update + exchange,
+            true => (update.powf(ALIKE) + (LAUNCH + exchange).powf(ALIKE)).powf(1.0 / ALIKE),
+            false => update + exchange + serial,
         };
-        HalfSweep { update, boundary, exchange, total }
+        Some(HalfSweep { update, boundary, exchange, total })
     }
 
     /// Whether an overlapped exchange is over before the rest is updated.
     pub(super) fn hides(&self) -> bool {
-        self.exchange <= self.update - self.boundary
+        self.exchange <= self.update - LAUNCH
     }
 }
 

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use peerlane::matrix::Quantity;
 use peerlane::names::ranges;
 use peerlane::plan::{Test, Work};
-use peerlane::run::Cell;
+use peerlane::run::{self, Cell};
 use peerlane::spin_glass::SpinGlass;
 
 use super::matrices::{Digits, grid};
-use super::{View, heading};
+use super::{View, heading, matrix, significant};
 
 /// Times of an update.
 pub(super) fn spin_glass(out: &mut dyn Write, view: &View) -> io::Result<()> {
@@ -42,7 +42,29 @@ pub(super) fn spin_glass(out: &mut dyn Write, view: &View) -> io::Result<()> {
     heading(out, &title, Test::SpinGlass.name())?;
     grid(out, &names, &columns, &table, Digits::Alike)?;
     let once: Vec<&Cell> = table.iter().flatten().flatten().copied().collect();
-    view.below(out, &once)
+    view.below(out, &once)?;
+    if view.verbose { phases(out, &once) } else { Ok(()) }
+}
+
+/// What a half-sweep takes by part, of lattices that are cut.
+fn phases(out: &mut dyn Write, cells: &[&Cell]) -> io::Result<()> {
+    let row = |cell: &&Cell| {
+        let half = match &cell.work {
+            Work::SpinGlass(lattice) => lattice.places() as f64 / 2.0,
+            _ => return None,
+        };
+        let phases = cell.phases?;
+        let parts = [phases.update, phases.boundary, phases.exchange, phases.wait].map(|part| part.value);
+        let times = [cell.value()? * 1e-6 * half].into_iter().chain(parts);
+        Some([run::ends(&cell.work)].into_iter().chain(times.map(|time| significant(time, 4))).collect())
+    };
+    let rows: Vec<Vec<String>> = cells.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let headings = ["us a half-sweep", "all", "update", "boundary", "exchange", "wait"].map(str::to_owned);
+    writeln!(out)?;
+    matrix::table(out, &headings, &rows, 1)
 }
 
 fn name(lattice: &SpinGlass) -> String {

@@ -64,6 +64,7 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
             estimate: Some(Estimate { value, low: value * 0.9985, high: value * 1.001 }),
             n: 6 + index % 13,
             each: Vec::new(),
+            phases: None,
             modes: Vec::new(),
             flags: Vec::new(),
             samples: vec![value; 6],
