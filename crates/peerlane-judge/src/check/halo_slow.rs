@@ -39,7 +39,7 @@ fn run(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(Fault, Warning, Likely)
         .summary(format!("The halo exchange of {words} takes {:.2} times as long as predicted", worst.times()))
-        .expected(format!("{expected:.0} us by the rates of its paths while all faces are sent"))
+        .expected(format!("{expected:.0} us, by the rates of its paths while all faces are sent and what words take"))
         .measured(format!("{value:.0} us"))
         .evidence(view.cite_run())
         .fix(match halo.exchange {
@@ -71,7 +71,7 @@ pub(super) fn is_comparable(view: &View) -> bool {
 fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a>> {
     let Work::Halo(halo) = &cell.work else { return None };
     let value = cell.value()?;
-    let predicted = view.model.halo(halo)?.seconds(halo.face.0 as f64);
+    let predicted = view.model.halo(halo)?.told(halo.face.0 as f64);
     (predicted >= LEAST).then(|| Compared { halo, words: ends(&cell.work), expected: predicted * 1e6, value })
 }
 
@@ -96,7 +96,7 @@ mod tests {
             .map(|(count, face, times)| {
                 let gpus = (0..*count).map(|i| format!("GPU{i}")).collect();
                 let halo = Halo { gpus, parts: [*count as u32, 1, 1], face: Bytes(*face), exchange };
-                let value = times * model.halo(&halo).unwrap().seconds(*face as f64) * 1e6;
+                let value = times * model.halo(&halo).unwrap().told(*face as f64) * 1e6;
                 (halo, value)
             })
             .collect();

@@ -264,6 +264,7 @@ mod tests {
             estimate,
             n: 9,
             each,
+            phases: None,
             modes,
             flags,
             samples,
