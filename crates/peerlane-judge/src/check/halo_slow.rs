@@ -36,6 +36,8 @@ fn run(view: &View) -> Option<Raised> {
     let fewest = slow.iter().map(|s| s.halo.gpus.len()).min()?;
     let worst = highest(slow.iter().filter(|s| s.halo.gpus.len() == fewest), |s| s.times())?;
     let Compared { halo, words, expected, value } = worst;
+    // what each GPU sends
+    let gb = |us: f64| halo.face.0 as f64 * halo.sides() as f64 / (us * 1e3);
     let raised = RULE
         .raise(Fault, Warning, Likely)
         .summary(format!("The halo exchange of {words} takes {:.2} times as long as predicted", worst.times()))
@@ -56,7 +58,7 @@ fn run(view: &View) -> Option<Raised> {
             if halo.exchange == Exchange::Staged { "halo,host,all-host" } else { "halo,pairs,pairs-both" },
             &[],
         ))
-        .cost(Cost::of_rate(1.0 / expected, 1.0 / value))
+        .cost(Cost::of_rate(gb(*expected), gb(*value)))
         .about_nodes(halo.gpus.iter().map(String::as_str))
         .losing(1.0 - 1.0 / worst.times());
     Some(raised)
@@ -121,6 +123,9 @@ mod tests {
         let summary =
             "The halo exchange of GPU0, GPU1 as 2, copies, faces of 64 MiB takes 1.60 times as long as predicted";
         assert_eq!(finding.summary, summary);
+        // of both faces of 64 MiB that a GPU sends in 1.6 times 360 us
+        let cost = finding.cost.unwrap();
+        assert!((cost.share - 0.375).abs() < 1e-9 && (130.0..145.0).contains(&cost.lost), "{cost:?}");
         assert!(finding.confirm.contains("--tests halo,pairs,pairs-both"), "{}", finding.confirm);
         let staged = found(&[(2, LARGE, 1.6)], Exchange::Staged).0.unwrap().finding;
         assert!(staged.confirm.contains("all-host"), "{}", staged.confirm);
