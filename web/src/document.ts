@@ -818,7 +818,7 @@ paths: (number | null)[][]
 /**
  * The quantity.
  */
-quantity: ("bandwidth" | "latency" | "enqueue-latency" | "load-latency" | "signal-latency" | "bus-bandwidth" | "update-time" | "edge-rate")
+quantity: ("bandwidth" | "latency" | "enqueue-latency" | "load-latency" | "signal-latency" | "bus-bandwidth" | "update-time" | "exchange-time" | "edge-rate")
 /**
  * Remarks on cells.
  */

@@ -36,10 +36,12 @@ fn run(view: &View) -> Option<Raised> {
     let fewest = slow.iter().map(|s| s.halo.gpus.len()).min()?;
     let worst = highest(slow.iter().filter(|s| s.halo.gpus.len() == fewest), |s| s.times())?;
     let Compared { halo, words, expected, value } = worst;
+    // what each GPU sends
+    let gb = |us: f64| halo.face.0 as f64 * halo.sides() as f64 / (us * 1e3);
     let raised = RULE
         .raise(Fault, Warning, Likely)
         .summary(format!("The halo exchange of {words} takes {:.2} times as long as predicted", worst.times()))
-        .expected(format!("{expected:.0} us by the rates of its paths while all faces are sent"))
+        .expected(format!("{expected:.0} us, by the rates of its paths while all faces are sent and what words take"))
         .measured(format!("{value:.0} us"))
         .evidence(view.cite_run())
         .fix(match halo.exchange {
@@ -56,7 +58,7 @@ fn run(view: &View) -> Option<Raised> {
             if halo.exchange == Exchange::Staged { "halo,host,all-host" } else { "halo,pairs,pairs-both" },
             &[],
         ))
-        .cost(Cost::of_rate(1.0 / expected, 1.0 / value))
+        .cost(Cost::of_rate(gb(*expected), gb(*value)))
         .about_nodes(halo.gpus.iter().map(String::as_str))
         .losing(1.0 - 1.0 / worst.times());
     Some(raised)
@@ -71,7 +73,7 @@ pub(super) fn is_comparable(view: &View) -> bool {
 fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a>> {
     let Work::Halo(halo) = &cell.work else { return None };
     let value = cell.value()?;
-    let predicted = view.model.halo(halo)?.seconds(halo.face.0 as f64);
+    let predicted = view.model.halo(halo)?.told(halo.face.0 as f64);
     (predicted >= LEAST).then(|| Compared { halo, words: ends(&cell.work), expected: predicted * 1e6, value })
 }
 
@@ -96,7 +98,7 @@ mod tests {
             .map(|(count, face, times)| {
                 let gpus = (0..*count).map(|i| format!("GPU{i}")).collect();
                 let halo = Halo { gpus, parts: [*count as u32, 1, 1], face: Bytes(*face), exchange };
-                let value = times * model.halo(&halo).unwrap().seconds(*face as f64) * 1e6;
+                let value = times * model.halo(&halo).unwrap().told(*face as f64) * 1e6;
                 (halo, value)
             })
             .collect();
@@ -121,6 +123,9 @@ mod tests {
         let summary =
             "The halo exchange of GPU0, GPU1 as 2, copies, faces of 64 MiB takes 1.60 times as long as predicted";
         assert_eq!(finding.summary, summary);
+        // of both faces of 64 MiB that a GPU sends in 1.6 times 360 us
+        let cost = finding.cost.unwrap();
+        assert!((cost.share - 0.375).abs() < 1e-9 && (130.0..145.0).contains(&cost.lost), "{cost:?}");
         assert!(finding.confirm.contains("--tests halo,pairs,pairs-both"), "{}", finding.confirm);
         let staged = found(&[(2, LARGE, 1.6)], Exchange::Staged).0.unwrap().finding;
         assert!(staged.confirm.contains("all-host"), "{}", staged.confirm);

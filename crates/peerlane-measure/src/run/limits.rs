@@ -265,6 +265,7 @@ mod tests {
             n: 9,
             phases: None,
             each,
+            phases: None,
             modes,
             flags,
             samples,

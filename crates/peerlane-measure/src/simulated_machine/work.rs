@@ -274,8 +274,8 @@ impl Site<'_, '_> {
         let unknown = || not_applicable("the model does not predict this: a rate is not known");
         let predicted = self.model.halo(halo).ok_or_else(unknown)?;
         let slowness = gpus.into_iter().map(|gpu| self.slowness(gpu)).fold(1.0, f64::max);
-        let startup = predicted.seconds(0.0);
-        let moving = predicted.seconds(halo.face.0 as f64) - startup;
+        let startup = predicted.told(0.0);
+        let moving = predicted.told(halo.face.0 as f64) - startup;
         Ok(self.timed(size, vec![startup * slowness + moving * hindered]))
     }
 

@@ -233,7 +233,7 @@ fn a_slow_pair_slows_the_exchanges_that_cross_it() {
     let machine = four_h200();
     let time = |faults: &[Fault], parts: [u32; 3], exchange| {
         let gpus = (0..parts.iter().product()).map(|i| format!("GPU{i}")).collect();
-        let work = Work::Halo(Halo { gpus, parts, face: Bytes::from_mib(64), exchange });
+        let work = Work::Halo(Halo { gpus, parts, face: Halo::MOST, exchange });
         ask(&machine, &quiet(faults), &step(work, LARGE)).map(|sample| sample[0])
     };
     let (ring_of_two, ring, square) = ([2, 1, 1], [4, 1, 1], [2, 2, 1]);
