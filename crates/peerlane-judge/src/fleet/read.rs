@@ -12,7 +12,7 @@ use peerlane_machine::matrix::{Engine, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Transfer, Via};
 use peerlane_measure::plan::{Test as Family, Work};
-use peerlane_measure::run::excerpt::{Excerpt, Number as Read};
+use peerlane_measure::run::excerpt::{Excerpt, Memory, Number as Read};
 use peerlane_measure::run::{FlagKind, Partial, Run, RunError, ends};
 use peerlane_read::evidence::from_json;
 
@@ -30,6 +30,8 @@ pub struct Dictionary {
     keys: Mutex<HashMap<u64, u64>>,
     /// The same for descriptions of machines.
     fabrics: Mutex<HashMap<u64, Arc<Described>>>,
+    /// What earlier records held, for each thread that reads.
+    memories: Mutex<Vec<Memory>>,
 }
 
 impl Dictionary {
@@ -113,7 +115,11 @@ impl Node {
     ///
     /// Fails where the text is no record of this version, or none of a machine with a GPU that is known.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
-        match Excerpt::read(text).and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
+        let memories = || dictionary.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = memories().pop().unwrap_or_default();
+        let excerpt = Excerpt::read(text, &mut memory);
+        memories().push(memory);
+        match excerpt.and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
             Some(node) => Ok(node),
             None => Ok(Node::of(&Partial::read(text)?.run, file, dictionary)),
         }
@@ -219,7 +225,7 @@ fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
 fn numbers(all: &[Read], described: &Described, dictionary: &Dictionary) -> Option<Vec<Number>> {
     let mut numbers = Vec::with_capacity(all.len());
     let stands =
-        |read: &Read| hash(&(read.test, &read.text, read.size, read.quantity, read.unit.name(), described.hash));
+        |read: &Read| hash(&(read.test, read.stands, read.size, read.quantity, read.unit.name(), described.hash));
     // what other programs disturbed is compared with nothing
     let all: Vec<(u64, &Read)> =
         all.iter().filter(|read| !read.flags.contains(&FlagKind::Busy)).map(|read| (stands(read), read)).collect();
