@@ -11,7 +11,7 @@ use super::usual::FEWEST;
 use super::{facts, names};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, FindingKind, OUTLIER, Severity};
-use peerlane_machine::fabric::{LinkKind, NodeKind};
+use peerlane_machine::fabric::{Interconnect, LinkKind, NodeKind};
 use peerlane_machine::machine::Machine as Described;
 use peerlane_machine::machine::description::MachineDescription;
 use peerlane_machine::subject::Subject;
@@ -85,9 +85,11 @@ fn reported(machine: &Described) -> Vec<Fact> {
         let own = ends.iter().find(|node| matches!(node.kind, NodeKind::Gpu | NodeKind::Nic));
         if let (LinkKind::Pcie { running, .. }, Some(own)) = (&link.kind, own) {
             let lanes = running.lanes;
-            lanes.into_iter().for_each(|n| add(format!("PCIe lanes of {}", own.name), vec![own.name.clone()], n.into()));
+            lanes
+                .into_iter()
+                .for_each(|n| add(format!("PCIe lanes of {}", own.name), vec![own.name.clone()], n.into()));
         }
-        if let Some(links) = link.kind.gpu_link().and_then(|bundle| bundle.links) {
+        if let Some(links) = link.kind.bundle(Interconnect::Nvlink).and_then(|bundle| bundle.links) {
             let between = ends.map(|node| node.name.clone());
             add(format!("NVLinks between {} and {}", between[0], between[1]), between.into(), links.into());
         }

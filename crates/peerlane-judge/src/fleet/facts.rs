@@ -70,7 +70,7 @@ fn design(system: &str) -> Vec<&str> {
 }
 
 /// A text without values of volatile keys, and with magnitudes in place of large numbers.
-fn outline(text: &str) -> Vec<u8> {
+pub(super) fn outline(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut kept = Vec::with_capacity(bytes.len());
     let mut at = 0;

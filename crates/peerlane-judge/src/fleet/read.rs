@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
+use super::captured::Fact;
 use super::document::Test as Column;
 use super::{Number, What, facts, names};
 use peerlane_machine::matrix::{Engine, Operation, Quantity};
@@ -69,14 +70,16 @@ pub struct Node {
     pub(super) facts: u64,
     /// By key.
     pub(super) numbers: Vec<Number>,
+    /// What it reported, where it is no record of a run but of what `peerlane gather` saved.
+    pub(super) captured: Option<Vec<Fact>>,
 }
 
 /// What is compared of a record's description of its machine.
 #[derive(Debug)]
-struct Described {
-    kind: String,
-    products: Vec<String>,
-    gpus: usize,
+pub(super) struct Described {
+    pub(super) kind: String,
+    pub(super) products: Vec<String>,
+    pub(super) gpus: usize,
     classes: Classes,
     /// Stands for the classes.
     hash: u64,
@@ -163,9 +166,10 @@ impl Node {
             began: conditions.began,
             content: content(excerpt, &numbers),
             label: None,
-            uuids: uuids(excerpt),
+            uuids: uuids(excerpt.evidence.iter().map(|(_, text)| text.as_ref())),
             facts: facts::of(excerpt),
             numbers,
+            captured: None,
         }
     }
 
@@ -188,10 +192,10 @@ fn content(excerpt: &Excerpt, numbers: &[Number]) -> u64 {
 }
 
 /// What NVIDIA's GPUs are called for ever: `GPU-` and 36 characters. Stand-ins in redacted records say nothing.
-fn uuids(excerpt: &Excerpt) -> Vec<u64> {
+pub(super) fn uuids<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u64> {
     const LENGTH: usize = 36;
     let mut found = Vec::new();
-    for (_, text) in &excerpt.evidence {
+    for text in texts {
         for (at, mark) in text.match_indices("GPU-") {
             let id = text.get(at + mark.len()..at + mark.len() + LENGTH).unwrap_or_default();
             let fits = id.len() == LENGTH && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
@@ -205,7 +209,7 @@ fn uuids(excerpt: &Excerpt) -> Vec<u64> {
     found
 }
 
-fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
+pub(super) fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
     let locked = || dictionary.fabrics.lock().unwrap_or_else(PoisonError::into_inner);
     let of = hash(&fabric);
     if let Some(known) = locked().get(&of) {
