@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Times of the gate on a machine with GPUs, whole processes, in turn with 'measure --quick' and the usual programs; then that it
-# is not judged while a program uses a GPU, in exclusive mode (as root), and with a part of the GPUs visible.
+# is not judged while a program uses a GPU, and with a part of the GPUs visible.
 #
 # usage: gate.sh FOLDER [REPEATS]
-#   PEERLANE   the binary (default: target/release/peerlane)
+#   PEERLANE                 the binary (default: target/release/peerlane)
+#   PEERLANE_SET_EXCLUSIVE   1: as root, also tries the exclusive mode. It CHANGES the compute mode of GPU 0 for all programs on
+#                            the machine, and restores the mode that was set. Without it no setting of a GPU is changed.
 # p2pBandwidthLatencyTest and nvbandwidth are taken from PATH; what is absent is left out.
 set -uo pipefail
 out="${1:?usage: gate.sh FOLDER [REPEATS]}"
@@ -47,8 +49,11 @@ kill "$job" 2>/dev/null
 wait "$job" 2>/dev/null
 echo "== not judged: only some GPUs"
 CUDA_VISIBLE_DEVICES=0 "$peerlane" gate
-if [ "$(id -u)" = 0 ] && nvidia-smi -i 0 -c EXCLUSIVE_PROCESS >/dev/null; then
-    echo "== not judged: exclusive mode"
-    "$peerlane" gate
-    nvidia-smi -i 0 -c DEFAULT >/dev/null
+if [ "${PEERLANE_SET_EXCLUSIVE:-}" = 1 ]; then
+    before="$(nvidia-smi -i 0 --query-gpu=compute_mode --format=csv,noheader)" || exit 1
+    trap 'nvidia-smi -i 0 -c "${before^^}" >/dev/null' EXIT
+    if nvidia-smi -i 0 -c EXCLUSIVE_PROCESS >/dev/null; then
+        echo "== not judged: exclusive mode"
+        "$peerlane" gate
+    fi
 fi

@@ -5,12 +5,12 @@
 
 use std::fmt;
 
-use peerlane_machine::fabric::NodeKind;
+use peerlane_machine::fabric::{Interconnect, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Direction, Engine, Quantity};
 use peerlane_machine::units::Bytes;
 use peerlane_model::comparison::Comparison;
-use peerlane_read::catalogue::{Floors, ThresholdList, threshold_lists};
+use peerlane_read::catalogue::{Floors, JoinedBy, ThresholdList, threshold_lists};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -58,15 +58,17 @@ type Lowest = Option<(f64, Option<String>)>;
 pub fn thresholds(comparison: &Comparison, list: Option<&str>) -> Vec<Threshold> {
     let machine = comparison.model().machine;
     let Some((part, count)) = product(machine) else { return Vec::new() };
+    let joined = joined(machine);
     let (host, pair) = copies(comparison);
     let all = all_reduce(machine, count);
     let mut found = Vec::new();
     for list in threshold_lists().iter().filter(|of| list.is_none_or(|name| name == of.name)) {
         let ThresholdList { title, source, floors, .. } = list;
-        for Floors { gpus, file, host: to_host, pair: to_pair, all_reduce, .. } in
-            floors.iter().filter(|of| of.part == part)
-        {
-            let whole = all_reduce.filter(|_| *gpus == count);
+        let is_of = |of: &&Floors| {
+            of.part.as_deref().is_none_or(|name| name == part) && of.links.is_none_or(|by| joined == Some(by))
+        };
+        for Floors { gpus, file, host: to_host, pair: to_pair, all_reduce, .. } in floors.iter().filter(is_of) {
+            let whole = all_reduce.filter(|_| gpus.is_none_or(|gpus| gpus == count));
             let kinds = [("host↔GPU", *to_host, &host), ("GPU↔GPU", *to_pair, &pair), ("all-reduce", whole, &all)];
             for (of, floor, lowest) in kinds {
                 let (Some(floor), Some((measured, ends))) = (floor, lowest) else { continue };
@@ -91,6 +93,21 @@ fn product(machine: &Machine) -> Option<(&str, usize)> {
     let part = machine.fabric.node(*gpus.first()?).part.as_deref()?;
     let same = gpus.iter().all(|gpu| machine.fabric.node(*gpu).part.as_deref() == Some(part));
     same.then_some((part, gpus.len()))
+}
+
+/// What joins the GPUs; `None` where some have NVLink between them and others have not, or it is not known.
+fn joined(machine: &Machine) -> Option<JoinedBy> {
+    let gpus: Vec<_> = machine.fabric.of_kind(NodeKind::Gpu).collect();
+    let pairs = gpus.iter().enumerate().flat_map(|(i, a)| gpus.iter().skip(i + 1).map(move |b| (*a, *b)));
+    let classes: Option<Vec<PathClass>> = pairs.map(|(a, b)| machine.fabric.class(a, b)).collect();
+    let classes = classes.filter(|classes| !classes.is_empty())?;
+    match () {
+        () if classes.iter().all(|class| matches!(class, PathClass::Gpu(Interconnect::Nvlink, _))) => {
+            Some(JoinedBy::Nvlink)
+        }
+        () if classes.iter().all(|class| class.is_pcie()) => Some(JoinedBy::Pcie),
+        () => None,
+    }
 }
 
 /// The lowest rates of large copies one way by a copy engine: with the host, and between GPUs with peer access.

@@ -34,7 +34,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Also compare with the floors that others publish for this product; the verdict does not change
-    #[arg(long, value_name = "LIST", value_parser = ["azure", "oci", "all"])]
+    #[arg(long, value_name = "LIST", value_parser = ["azure", "oci", "nvsentinel", "all"])]
     pub(crate) thresholds: Option<String>,
     /// Also report what has changed since this earlier run of the machine
     #[arg(long, value_name = "RUN.json")]

@@ -70,6 +70,8 @@ pub(crate) enum PlaceFormat {
     Hostfile,
     /// Lines for Slurm's gres.conf with cores and links, for the whole machine
     Slurm,
+    /// Slurm's topology.conf: the switches of a cluster with their nodes
+    SlurmTopology,
     /// NCCL variables, for a shell
     Nccl,
 }

@@ -22,6 +22,11 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     if args.grown.network.is_some() || args.machines.targets.iter().any(|target| cluster_of(target).is_some()) {
         return across(args, out);
     }
+    if args.format == Some(PlaceFormat::SlurmTopology) {
+        return Err(Failure::new(
+            "topology.conf is of a cluster; add --nodes and --network, or give a cluster as TARGET",
+        ));
+    }
     let grown = &args.grown;
     if !grown.fail.is_empty() || grown.use_nodes.is_some() || grown.gpus_per_node.is_some() {
         return Err(Failure::new(
@@ -44,6 +49,11 @@ fn across(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let [cluster] = clusters.as_slice() else {
         return Err(Failure::new("jobs are placed on one cluster; give one TARGET and one number of --nodes"));
     };
+    if args.format == Some(PlaceFormat::SlurmTopology) && !args.detail.json {
+        let text = place::slurm_topology(cluster).map_err(|e| Failure::new(e.to_string()))?;
+        out.write_all(text.as_bytes())?;
+        return Ok(Outcome { findings: false, incomplete });
+    }
     let document = place::place_across(cluster, &request(args)).map_err(|e| Failure::new(e.to_string()))?;
     let model = Model::new(&cluster.node, Parts::embedded());
     show(args, &document, &model, out)?;
@@ -65,13 +75,15 @@ fn show(args: &PlaceArgs, document: &PlacementDocument, model: &Model, out: &mut
     if let Some(file) = &args.topology {
         write_topology(file, model.machine)?;
     }
-    let format = args.format.map(|format| match format {
-        PlaceFormat::Env => Format::Env,
-        PlaceFormat::Numactl => Format::Numactl,
-        PlaceFormat::Rankfile => Format::Rankfile,
-        PlaceFormat::Hostfile => Format::Hostfile,
-        PlaceFormat::Slurm => Format::Slurm,
-        PlaceFormat::Nccl => Format::Nccl,
+    let format = args.format.and_then(|format| match format {
+        PlaceFormat::Env => Some(Format::Env),
+        PlaceFormat::Numactl => Some(Format::Numactl),
+        PlaceFormat::Rankfile => Some(Format::Rankfile),
+        PlaceFormat::Hostfile => Some(Format::Hostfile),
+        PlaceFormat::Slurm => Some(Format::Slurm),
+        PlaceFormat::Nccl => Some(Format::Nccl),
+        // of the cluster, and of no placement
+        PlaceFormat::SlurmTopology => None,
     });
     match format {
         _ if args.detail.json => json(out, document)?,

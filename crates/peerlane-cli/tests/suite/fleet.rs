@@ -135,3 +135,63 @@ fn slower(text: &str) -> String {
     }
     run.to_string()
 }
+
+/// What `peerlane gather` saves of a machine of the captures under another name, with a change of what NVML reports.
+fn gathered(folder: &Path, host: &str, change: impl Fn(&str) -> String) {
+    let run: Value = serde_json::from_str(&captured("h200x4-vm-runs/default.json")).unwrap();
+    let folder = folder.join(host);
+    fs::create_dir_all(folder.join("root/proc/sys/kernel")).unwrap();
+    fs::write(folder.join("root/proc/sys/kernel/hostname"), format!("{host}\n")).unwrap();
+    for source in run["machine"]["evidence"].as_array().unwrap() {
+        let (name, text) = (source["name"].as_str().unwrap(), source["text"].as_str().unwrap());
+        let text = if name == "nvml.json" { change(text) } else { text.to_owned() };
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let manifest = "{\n  \"schema\": \"peerlane/gather/1\",\n  \"taken\": 1795249012\n}\n";
+    fs::write(folder.join("manifest.json"), manifest).unwrap();
+}
+
+/// A change of what NVML reports of one GPU.
+fn of_gpu(gpu: usize, from: &str, to: &str) -> impl Fn(&str) -> String {
+    move |text| {
+        let (at, _) = text.match_indices("\"index\":").nth(gpu).unwrap();
+        let (before, own) = text.split_at(at);
+        assert!(own.contains(from), "{own}");
+        format!("{before}{}", own.replacen(from, to, 1))
+    }
+}
+
+#[test]
+fn gathered_machines_are_judged_by_their_facts_and_by_their_peers() {
+    let folder = folder("fleet-gathered");
+    let all = folder.join("all");
+    ["node1", "node2", "node4", "node5", "node6"].iter().for_each(|host| gathered(&all, host, str::to_owned));
+    gathered(&all, "node3", of_gpu(1, "\"lanes\": 16", "\"lanes\": 8"));
+    gathered(&all, "node7", of_gpu(2, "\"active\": true", "\"active\": false"));
+    // a host's archive, as `gather --to` writes it, and a record next to what was gathered
+    gathered(&folder, "node8", str::to_owned);
+    let packed = peerlane::evidence::pack(&peerlane::evidence::collect(&folder.join("node8")).unwrap(), 0).unwrap();
+    fs::create_dir_all(all.join("node8")).unwrap();
+    fs::write(all.join("node8/20261121T083005Z.tar.zst"), packed).unwrap();
+    let run4 = captured("h200x4-vm-runs/default.json").replace("\"host\":\"vm\"", "\"host\":\"node9\"");
+    fs::write(all.join("node1/run.json"), run4).unwrap();
+    let found = document(&folder, &["all"]);
+    let names: Vec<String> = machines(&found).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, (1..10).map(|n| format!("node{n}")).collect::<Vec<_>>());
+    assert_eq!(found["unread"], Value::Array(Vec::new()));
+    let outliers = found["outliers"].as_array().unwrap();
+    let of = |o: &Value| (o["machine"].as_str().unwrap().to_owned(), o["rule"].as_str().unwrap().to_owned());
+    assert_eq!(
+        outliers.iter().map(of).collect::<Vec<_>>(),
+        [("node3".into(), "narrow-link".into()), ("node7".into(), "nvlink-lanes-down".into())]
+    );
+    for (outlier, gpu, why) in [
+        (&outliers[0], "GPU1", "PCIe lanes of GPU1 8, not 16"),
+        (&outliers[1], "GPU2", "NVLinks between nvswitch0 and GPU2 17, not 18"),
+    ] {
+        let text = outlier.to_string();
+        assert!(text.contains(gpu) && text.contains(why), "{text}");
+    }
+    let text = run(&folder, &["fleet", "all"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("no rates"), "{}", String::from_utf8_lossy(&text.stdout));
+}

@@ -12,6 +12,7 @@ mod nics;
 mod reason;
 mod rings;
 mod search;
+mod slurm;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 pub use across::{MOST_ACROSS, place_across};
 pub use formats::{Format, write};
+pub use slurm::slurm_topology;
 pub use workload::{Jobs, NoJobs, Workload};
 
 use nics::Nics;

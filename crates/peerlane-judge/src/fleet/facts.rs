@@ -70,7 +70,7 @@ fn design(system: &str) -> Vec<&str> {
 }
 
 /// A text without values of volatile keys, and with magnitudes in place of large numbers.
-fn outline(text: &str) -> Vec<u8> {
+pub(super) fn outline(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut kept = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -93,18 +93,21 @@ fn outline(text: &str) -> Vec<u8> {
                 at += 4 + bytes.iter().skip(at + 4).take_while(|b| b.is_ascii_hexdigit() || **b == b'-').count();
             }
             b'0'..=b'9' => {
-                let digits = bytes.iter().skip(at).take_while(|b| b.is_ascii_digit()).count();
+                let rest = bytes.get(at..).unwrap_or_default();
+                let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
                 if digits >= MANY_DIGITS {
                     kept.push(b'#');
                     kept.extend_from_slice(&digits.to_le_bytes());
                 } else {
-                    kept.extend(bytes.iter().skip(at).take(digits));
+                    kept.extend_from_slice(rest.get(..digits).unwrap_or_default());
                 }
                 at += digits;
             }
             _ => {
-                kept.push(byte);
-                at += 1;
+                let rest = bytes.get(at + 1..).unwrap_or_default();
+                let plain = 1 + rest.iter().position(|b| matches!(b, b'"' | b'G' | b'0'..=b'9')).unwrap_or(rest.len());
+                kept.extend_from_slice(bytes.get(at..at + plain).unwrap_or_default());
+                at += plain;
             }
         }
     }

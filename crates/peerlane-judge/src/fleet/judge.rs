@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::captured::fewer_than_peers;
 use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
 use super::machines::{Machine, machines};
 use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
@@ -45,8 +46,14 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
     let known = dictionary.take();
     let (all, notes) = machines(nodes, baseline);
     let kinds = kinds(&all);
-    let usual: Vec<Option<Usual>> =
-        kinds.iter().map(|members| (members.len() >= FEWEST).then(|| Usual::of(members, &known))).collect();
+    let usual: Vec<Option<Usual>> = kinds
+        .iter()
+        .map(|members| {
+            let measured: Vec<&Machine> =
+                members.iter().copied().filter(|machine| machine.newest.captured.is_none()).collect();
+            (measured.len() >= FEWEST).then(|| Usual::of(&measured, &known))
+        })
+        .collect();
     let columns = columns(&all, &known);
     unread.sort();
     let mut fleet = Fleet {
@@ -64,13 +71,15 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
         let Some(first) = members.first() else { continue };
         let mut suspects: Vec<Vec<Suspect>> = members
             .iter()
-            .map(|machine| {
+            .zip(fewer_than_peers(members))
+            .map(|(machine, fewer)| {
                 let mut found: Vec<Suspect> =
                     usual.iter().flat_map(|usual| among_peers(machine, usual, &known, settings)).collect();
                 let earlier = since_before(machine, usual.as_ref(), &known, settings);
                 let fresh = earlier.into_iter().filter(|s| !found.iter().any(|f| overlap(&f.finding, &s.finding)));
                 let fresh: Vec<Suspect> = fresh.collect();
                 found.extend(fresh);
+                found.extend(fewer);
                 found.extend(fewer_gpus(machine, members.len(), &kinds));
                 found
             })
@@ -166,23 +175,36 @@ fn ruled(
     again: Again,
     settings: &Settings,
 ) -> Vec<Seen> {
-    let looks: Vec<Look> = members
-        .iter()
-        .zip(suspects)
-        .map(|(machine, suspects)| {
-            let limits = Limits::of(settings, usize::MAX);
-            let like = usual.filter(|usual| {
-                suspects.is_empty() && settings.waive.is_empty() && usual.is_typical(machine, known, limits)
-            });
-            Look {
-                name: &machine.name,
-                node: machine.newest,
-                like: like.map(|_| machine.newest.facts),
-                wanted: suspects.iter().filter_map(|suspect| suspect.measured).collect(),
-            }
-        })
-        .collect();
-    look(&looks, again, settings)
+    let looks = members.iter().zip(suspects).map(|(machine, suspects)| {
+        let limits = Limits::of(settings, usize::MAX);
+        let typical = || usual.is_some_and(|usual| usual.is_typical(machine, known, limits));
+        let alike =
+            suspects.is_empty() && settings.waive.is_empty() && (machine.newest.captured.is_some() || typical());
+        Look {
+            name: &machine.name,
+            node: machine.newest,
+            like: alike.then_some(machine.newest.facts),
+            wanted: suspects.iter().filter_map(|suspect| suspect.measured).collect(),
+        }
+    });
+    // what was gathered beside a run
+    let gathered = |machine: &&&Machine| machine.newest.captured.is_none();
+    let also = members.iter().filter(gathered).filter_map(|machine| {
+        let node = machine.captured()?;
+        let like = settings.waive.is_empty().then_some(node.facts);
+        Some(Look { name: &machine.name, node, like, wanted: Vec::new() })
+    });
+    let looks: Vec<Look> = looks.chain(also).collect();
+    let mut seen = look(&looks, again, settings);
+    let places: HashMap<&str, usize> = members.iter().enumerate().map(|(at, m)| (m.name.as_str(), at)).collect();
+    for (more, look) in seen.split_off(members.len()).into_iter().zip(looks.iter().skip(members.len())) {
+        let Some(own) = places.get(look.name).and_then(|at| seen.get_mut(*at)) else { continue };
+        own.waived += more.waived;
+        let fresh = more.faults.into_iter().filter(|f| !own.faults.iter().any(|o| o.rule == f.rule && overlap(o, f)));
+        let fresh: Vec<Finding> = fresh.collect();
+        own.faults.extend(fresh);
+    }
+    seen
 }
 
 /// Findings of rules that most machines have.

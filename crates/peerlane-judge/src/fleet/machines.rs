@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::captured::Fact;
 use super::{Node, Number};
 use peerlane_machine::names::natural;
 
@@ -10,7 +11,7 @@ use peerlane_machine::names::natural;
 pub(super) struct Machine<'a> {
     /// Unique.
     pub(super) name: String,
-    /// Its last record.
+    /// Its last record of a run, or else what was last gathered.
     pub(super) newest: &'a Node,
     /// All of them; those of the baseline come first.
     pub(super) records: Vec<&'a Node>,
@@ -29,7 +30,7 @@ impl<'a> Machine<'a> {
         let whole = records.clone();
         records.retain(|node| !whole.iter().any(|other| is_part(node, other)));
         let baseline = records.iter().filter(|node| is_baseline(node)).count();
-        let newest = *records.last()?;
+        let newest = *records.iter().rfind(|node| node.captured.is_none()).or(records.last())?;
         let mut current: Vec<(Number, usize)> = Vec::with_capacity(newest.numbers.len());
         for (at, node) in records.iter().enumerate().skip(baseline).rev().filter(|(_, node)| node.kind == newest.kind) {
             current.extend(node.numbers.iter().map(|number| (*number, at)));
@@ -38,6 +39,16 @@ impl<'a> Machine<'a> {
         current.sort_by_key(|(number, _)| number.key);
         current.dedup_by_key(|(number, _)| number.key);
         Some(Machine { name, newest, records, current, baseline })
+    }
+
+    /// What was last gathered on it.
+    pub(super) fn captured(&self) -> Option<&'a Node> {
+        self.records.iter().skip(self.baseline).rfind(|node| node.captured.is_some()).copied()
+    }
+
+    /// What it reported then.
+    pub(super) fn facts(&self) -> Option<&'a Vec<Fact>> {
+        self.captured()?.captured.as_ref()
     }
 
     /// Earlier values of a number, the oldest first.
@@ -51,7 +62,7 @@ impl<'a> Machine<'a> {
 
 /// Whether a record is what another was while it grew: of the same moment, and with less in it.
 fn is_part(node: &Node, other: &Node) -> bool {
-    let same = node.began > 0 && node.began == other.began && node.kind == other.kind;
+    let same = node.captured.is_none() && node.began > 0 && node.began == other.began && node.kind == other.kind;
     same && node.numbers.len() < other.numbers.len()
         && node.numbers.iter().all(|number| other.number(number.key).is_some_and(|n| n.value() == number.value()))
 }

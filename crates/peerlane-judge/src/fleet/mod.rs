@@ -5,6 +5,7 @@
 //! `docs/rules.md`, "Comparing machines", has the thresholds with their reasons.
 
 mod before;
+mod captured;
 mod culprit;
 mod document;
 mod facts;
@@ -17,6 +18,7 @@ mod rules;
 mod usual;
 
 pub use before::against;
+pub use captured::Capture;
 pub use document::{Fleet, Kind, Member, Outlier, Shared, Test, Unread};
 pub use judge::{Records, compare, judge};
 pub use read::{Dictionary, Node};

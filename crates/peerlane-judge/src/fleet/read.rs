@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
+use super::captured::Fact;
 use super::document::Test as Column;
 use super::{Number, What, facts, names};
 use peerlane_machine::matrix::{Engine, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Transfer, Via};
 use peerlane_measure::plan::{Test as Family, Work};
-use peerlane_measure::run::excerpt::{Excerpt, Number as Read};
+use peerlane_measure::run::excerpt::{Excerpt, Memory, Number as Read};
 use peerlane_measure::run::{FlagKind, Partial, Run, RunError, ends};
 use peerlane_read::evidence::from_json;
 
@@ -30,6 +31,8 @@ pub struct Dictionary {
     keys: Mutex<HashMap<u64, u64>>,
     /// The same for descriptions of machines.
     fabrics: Mutex<HashMap<u64, Arc<Described>>>,
+    /// What earlier records held, for each thread that reads.
+    memories: Mutex<Vec<Memory>>,
 }
 
 impl Dictionary {
@@ -67,14 +70,16 @@ pub struct Node {
     pub(super) facts: u64,
     /// By key.
     pub(super) numbers: Vec<Number>,
+    /// What it reported, where it is no record of a run but of what `peerlane gather` saved.
+    pub(super) captured: Option<Vec<Fact>>,
 }
 
 /// What is compared of a record's description of its machine.
 #[derive(Debug)]
-struct Described {
-    kind: String,
-    products: Vec<String>,
-    gpus: usize,
+pub(super) struct Described {
+    pub(super) kind: String,
+    pub(super) products: Vec<String>,
+    pub(super) gpus: usize,
     classes: Classes,
     /// Stands for the classes.
     hash: u64,
@@ -113,7 +118,11 @@ impl Node {
     ///
     /// Fails where the text is no record of this version, or none of a machine with a GPU that is known.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
-        match Excerpt::read(text).and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
+        let memories = || dictionary.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = memories().pop().unwrap_or_default();
+        let excerpt = Excerpt::read(text, &mut memory);
+        memories().push(memory);
+        match excerpt.and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
             Some(node) => Ok(node),
             None => Ok(Node::of(&Partial::read(text)?.run, file, dictionary)),
         }
@@ -157,9 +166,10 @@ impl Node {
             began: conditions.began,
             content: content(excerpt, &numbers),
             label: None,
-            uuids: uuids(excerpt),
+            uuids: uuids(excerpt.evidence.iter().map(|(_, text)| text.as_ref())),
             facts: facts::of(excerpt),
             numbers,
+            captured: None,
         }
     }
 
@@ -182,10 +192,10 @@ fn content(excerpt: &Excerpt, numbers: &[Number]) -> u64 {
 }
 
 /// What NVIDIA's GPUs are called for ever: `GPU-` and 36 characters. Stand-ins in redacted records say nothing.
-fn uuids(excerpt: &Excerpt) -> Vec<u64> {
+pub(super) fn uuids<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u64> {
     const LENGTH: usize = 36;
     let mut found = Vec::new();
-    for (_, text) in &excerpt.evidence {
+    for text in texts {
         for (at, mark) in text.match_indices("GPU-") {
             let id = text.get(at + mark.len()..at + mark.len() + LENGTH).unwrap_or_default();
             let fits = id.len() == LENGTH && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
@@ -199,7 +209,7 @@ fn uuids(excerpt: &Excerpt) -> Vec<u64> {
     found
 }
 
-fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
+pub(super) fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
     let locked = || dictionary.fabrics.lock().unwrap_or_else(PoisonError::into_inner);
     let of = hash(&fabric);
     if let Some(known) = locked().get(&of) {
@@ -219,7 +229,7 @@ fn described(fabric: &str, dictionary: &Dictionary) -> Arc<Described> {
 fn numbers(all: &[Read], described: &Described, dictionary: &Dictionary) -> Option<Vec<Number>> {
     let mut numbers = Vec::with_capacity(all.len());
     let stands =
-        |read: &Read| hash(&(read.test, &read.text, read.size, read.quantity, read.unit.name(), described.hash));
+        |read: &Read| hash(&(read.test, read.stands, read.size, read.quantity, read.unit.name(), described.hash));
     // what other programs disturbed is compared with nothing
     let all: Vec<(u64, &Read)> =
         all.iter().filter(|read| !read.flags.contains(&FlagKind::Busy)).map(|read| (stands(read), read)).collect();

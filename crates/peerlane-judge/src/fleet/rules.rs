@@ -8,13 +8,12 @@ use std::thread;
 use super::Node;
 use crate::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
 use peerlane_design::case::Case;
-use peerlane_measure::run::Run;
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 
-/// Reads the run of a record again.
-pub type Again<'a> = &'a (dyn Fn(&Node) -> Option<Run> + Sync);
+/// Reads a machine again: with the run of a record, or as it was gathered.
+pub type Again<'a> = &'a (dyn Fn(&Node) -> Option<Case> + Sync);
 
 /// A machine to look at.
 pub(super) struct Look<'a> {
@@ -52,7 +51,7 @@ pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<
     let work = || {
         while let Some(at) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let Some(machine) = machines.get(*at) else { continue };
-            let seen = again(machine.node).and_then(|run| one(run, machine, settings)).unwrap_or_default();
+            let seen = again(machine.node).map(|case| one(case, machine, settings)).unwrap_or_default();
             done.lock().unwrap_or_else(PoisonError::into_inner).insert(*at, seen);
         }
     };
@@ -62,18 +61,17 @@ pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<
     of.iter().map(|at| done.get(at).cloned().unwrap_or_default()).collect()
 }
 
-fn one(run: Run, machine: &Look, settings: &Settings) -> Option<Seen> {
-    let mut case = Case::of_run(run, &machine.node.file).ok()?;
+fn one(mut case: Case, machine: &Look, settings: &Settings) -> Seen {
     machine.name.clone_into(&mut case.machine.name);
     let model = Model::new(&case.machine, Parts::embedded());
     let comparison = Comparison::of(&model);
     let checked = check_with(&Context::of(&case, &comparison), settings);
     let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
-    Some(Seen {
+    Seen {
         waived: checked.waived.iter().filter(|w| is_fault(&w.finding)).count(),
         faults: checked.findings.into_iter().filter(is_fault).collect(),
         expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),
-    })
+    }
 }
 
 /// What should stand where this value was measured.

@@ -1,13 +1,17 @@
 //! The part of a record that machines are compared by, read without the rest: ten thousand records take seconds then.
 //!
-//! What is alike in many records stays text, so that whoever compares them reads it once.
+//! What is alike in many records stays text, so that whoever compares them reads it once. A reader made for this ([`scan`])
+//! passes over most of a record; where it is in doubt, it leaves the record to the general one.
+
+mod scan;
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 
+use self::scan::Scan;
 use super::{Cell, Conditions, FlagKind, MAX_RUN_BYTES, Run, SCHEMA};
 use crate::plan::{Test, Work};
 use peerlane_machine::matrix::{Quantity, Unit};
@@ -43,6 +47,8 @@ pub struct Number<'a> {
     pub test: Test,
     /// [`Cell::work`] as JSON; [`Number::work`] reads it.
     pub text: Cow<'a, str>,
+    /// The same for the same text.
+    pub stands: u64,
     /// [`Cell::size`]
     pub size: Bytes,
     /// [`Cell::quantity`]
@@ -55,28 +61,34 @@ pub struct Number<'a> {
     pub flags: Vec<FlagKind>,
 }
 
-/// The fields of a [`Run`] that are needed. The others must be there.
-#[derive(Deserialize)]
-struct Record<'a> {
-    #[serde(borrow)]
-    schema: Cow<'a, str>,
-    #[serde(rename = "peerlane")]
-    _peerlane: IgnoredAny,
-    #[serde(borrow)]
-    machine: Machine<'a>,
-    #[serde(borrow, default)]
-    fabric: Option<&'a RawValue>,
-    #[serde(rename = "plan")]
-    _plan: IgnoredAny,
-    #[serde(borrow)]
-    conditions: &'a RawValue,
-    #[serde(rename = "wall")]
-    _wall: IgnoredAny,
-    complete: bool,
-    #[serde(borrow, default)]
-    counters: Option<&'a RawValue>,
-    #[serde(borrow)]
-    cells: Vec<Answer<'a>>,
+/// What earlier records held: of a fleet they are mostly alike, and what stands again in a text is compared, not read.
+#[derive(Debug, Default)]
+pub struct Memory {
+    fabric: String,
+    plan: String,
+    /// Of each cell, by its place, what comes before its value.
+    cells: Vec<Option<Begun>>,
+}
+
+/// The start of a cell: all that the value is of.
+#[derive(Clone, Debug)]
+struct Begun {
+    /// From the brace on, up to the value.
+    text: String,
+    head: Head,
+    /// Where [`Head::work`] is in the text.
+    work: Range<usize>,
+}
+
+/// What a value is of.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    test: Test,
+    /// [`Number::stands`]
+    work: u64,
+    size: Bytes,
+    quantity: Quantity,
+    unit: Unit,
 }
 
 #[derive(Deserialize)]
@@ -98,46 +110,55 @@ struct Source<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
-    test: Test,
-    #[serde(borrow)]
-    work: &'a RawValue,
-    size: Bytes,
-    quantity: Quantity,
-    unit: Unit,
-    #[serde(default)]
-    value: Option<f64>,
-    #[serde(default)]
-    low: Option<f64>,
-    #[serde(default)]
-    high: Option<f64>,
-    #[serde(default)]
-    flags: Vec<Flagged>,
-}
-
-#[derive(Deserialize)]
 struct Flagged {
     kind: FlagKind,
 }
 
 impl<'a> Excerpt<'a> {
-    /// That of a whole record. `None` where the text may be something else, which [`super::Partial::read`] finds out.
-    pub fn read(text: &'a str) -> Option<Self> {
+    /// That of a whole record. `None` where the text may be something else, which [`super::Partial::read`] finds out: JSON
+    /// that is wrong anywhere, also in what is passed over, and rare spellings.
+    pub fn read(text: &'a str, memory: &mut Memory) -> Option<Self> {
         if text.len() > MAX_RUN_BYTES {
             return None;
         }
-        let record: Record = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()?;
-        let raw = |part: Option<&'a RawValue>| part.map_or("", RawValue::get).into();
-        let evidence = record.machine.evidence.into_iter().map(|source| (source.name, source.text));
-        (record.schema == SCHEMA).then_some(Excerpt {
-            name: one_line(&record.machine.name).into_owned().into(),
-            system: record.machine.system,
+        let mut scan = Scan::new(text.trim_start_matches('\u{feff}'));
+        let (mut schema, mut peerlane, mut wall) = (None, None, None);
+        let (mut machine, mut fabric, mut plan, mut conditions) = (None::<Machine>, None, None, None::<Conditions>);
+        let (mut complete, mut counters, mut cells) = (None::<bool>, None, None);
+        scan.fields(false, |scan, key| match key {
+            "schema" => once(&mut schema, scan.typed::<Cow<str>>()?),
+            "peerlane" => once(&mut peerlane, scan.value()?),
+            "machine" => once(&mut machine, scan.typed()?),
+            "fabric" => once(&mut fabric, scan.known(&mut memory.fabric)?),
+            "plan" => once(&mut plan, scan.known(&mut memory.plan)?),
+            "conditions" => once(&mut conditions, from_json(scan.value()?).ok()?),
+            "wall" => once(&mut wall, scan.value()?),
+            "complete" => once(&mut complete, scan.typed()?),
+            "counters" => once(&mut counters, scan.value()?),
+            "cells" => {
+                let mut numbers = Vec::with_capacity(memory.cells.len());
+                scan.items(|scan| {
+                    numbers.push(cell(scan, numbers.len(), &mut memory.cells)?);
+                    Some(())
+                })?;
+                once(&mut cells, numbers)
+            }
+            _ => scan.value().map(drop),
+        })?;
+        scan.end()?;
+        let (Some(_), Some(_), Some(_)) = (peerlane, plan, wall) else { return None };
+        let machine = machine?;
+        let evidence = machine.evidence.into_iter().map(|source| (source.name, source.text));
+        let json = |part: Option<&'a str>| part.filter(|part| *part != "null").unwrap_or_default().into();
+        (schema? == SCHEMA).then_some(Excerpt {
+            name: one_line(&machine.name).into_owned().into(),
+            system: machine.system,
             evidence: evidence.collect(),
-            fabric: raw(record.fabric),
-            conditions: from_json(record.conditions.get()).ok()?,
-            complete: record.complete,
-            counters: raw(record.counters),
-            numbers: record.cells.into_iter().map(Number::from).collect(),
+            fabric: json(fabric),
+            conditions: conditions?,
+            complete: complete?,
+            counters: json(counters),
+            numbers: cells?,
         })
     }
 
@@ -160,9 +181,11 @@ impl<'a> Excerpt<'a> {
 
 impl Number<'_> {
     fn of(cell: &Cell) -> Self {
+        let text = serde_json::to_string(&cell.work).unwrap_or_default();
         Number {
             test: cell.test,
-            text: serde_json::to_string(&cell.work).unwrap_or_default().into(),
+            stands: stands_for(&text),
+            text: text.into(),
             size: cell.size,
             quantity: cell.quantity,
             unit: cell.unit,
@@ -187,13 +210,68 @@ impl Number<'_> {
     }
 }
 
-impl<'a> From<Answer<'a>> for Number<'a> {
-    fn from(answer: Answer<'a>) -> Self {
-        let Answer { test, work, size, quantity, unit, value, low, high, flags } = answer;
-        let estimate = value.zip(low).zip(high).map(|((value, low), high)| [value, low, high]);
-        let flags = flags.into_iter().map(|flag| flag.kind).collect();
-        Number { test, text: work.get().into(), size, quantity, unit, estimate, flags }
+/// Fills in a field; `None` where it was there before.
+fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
+    field.replace(value).is_none().then_some(())
+}
+
+/// Stands for a text.
+fn stands_for(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A cell. Those at the same place of records of one plan begin alike.
+fn cell<'a>(scan: &mut Scan<'a>, place: usize, memory: &mut Vec<Option<Begun>>) -> Option<Number<'a>> {
+    let (mut test, mut work, mut size, mut quantity, mut unit) = (None, None, None, None, None);
+    let (mut value, mut low, mut high, mut flags) = (None, None, None, None);
+    let start = scan.at();
+    let known = memory.get(place).and_then(Option::as_ref).filter(|begun| scan.passes(&begun.text));
+    if let Some(Begun { work: range, head, .. }) = known {
+        work = Some(scan.since(start).get(range.clone())?);
+        (test, size, quantity, unit) = (Some(head.test), Some(head.size), Some(head.quantity), Some(head.unit));
+        value = Some(scan.number()?);
     }
+    let mut begun = None;
+    scan.fields(known.is_some(), |scan, key| match key {
+        "test" => once(&mut test, scan.typed()?),
+        "work" => once(&mut work, scan.value()?),
+        "size" => once(&mut size, Bytes(scan.value()?.parse().ok()?)),
+        "quantity" => once(&mut quantity, scan.typed()?),
+        "unit" => once(&mut unit, scan.typed()?),
+        "value" => {
+            if let (Some(test), Some(work), Some(size), Some(quantity), Some(unit)) = (test, work, size, quantity, unit)
+            {
+                let text = scan.since(start);
+                let at = work.as_ptr().addr() - text.as_ptr().addr();
+                let head = Head { test, work: stands_for(work), size, quantity, unit };
+                begun = Some(Begun { text: text.to_owned(), head, work: at..at + work.len() });
+            }
+            once(&mut value, scan.number()?)
+        }
+        "low" => once(&mut low, scan.number()?),
+        "high" => once(&mut high, scan.number()?),
+        "flags" => once(&mut flags, scan.typed::<Vec<Flagged>>()?),
+        _ => scan.value().map(drop),
+    })?;
+    let (test, text, size, quantity, unit) = (test?, work?, size?, quantity?, unit?);
+    let stands = match known.map(|begun| begun.head).or(begun.as_ref().map(|begun| begun.head)) {
+        Some(head) => head.work,
+        None => stands_for(text),
+    };
+    if let Some(begun) = begun {
+        if place >= memory.len() {
+            memory.resize(place + 1, None);
+        }
+        if let Some(slot) = memory.get_mut(place) {
+            *slot = Some(begun);
+        }
+    }
+    let estimate = value.flatten().zip(low.flatten()).zip(high.flatten());
+    let estimate = estimate.map(|((value, low), high)| [value, low, high]);
+    let flags = flags.unwrap_or_default().into_iter().map(|flag| flag.kind).collect();
+    Some(Number { test, text: text.into(), stands, size, quantity, unit, estimate, flags })
 }
 
 #[cfg(test)]
@@ -203,13 +281,16 @@ mod tests {
     #[test]
     fn an_excerpt_of_a_text_is_that_of_its_run() {
         let captures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures");
+        // what is remembered of one record must not be taken for another's
+        let mut memory = Memory::default();
         for name in ["h200x2-vm-runs/default.json", "h200x2-vm-runs/sizes.json", "h200x4-vm-runs/collectives.json"] {
             let text = std::fs::read_to_string(format!("{captures}/{name}")).unwrap();
             let run = Run::from_json(&text).unwrap();
-            let (mut read, of) = (Excerpt::read(&text).unwrap(), Excerpt::of(&run));
+            let (mut read, of) = (Excerpt::read(&text, &mut memory).unwrap(), Excerpt::of(&run));
             let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
             assert_eq!(json(&read.fabric), json(&of.fabric), "{name}");
             assert!(read.numbers.iter().all(|number| number.work().is_some()), "{name}");
+            assert_eq!(Excerpt::read(&text, &mut memory).as_ref(), Some(&read), "{name} again");
             (read.fabric, read.counters) = (of.fabric.clone(), of.counters.clone());
             assert_eq!(read, of, "{name}");
         }
@@ -218,10 +299,15 @@ mod tests {
     #[test]
     fn what_is_no_whole_record_of_this_version_has_none() {
         let text = include_str!("../../../../captures/h200x2-vm-runs/default.json");
-        assert!(Excerpt::read(text).is_some());
+        let mut memory = Memory::default();
+        assert!(Excerpt::read(text, &mut memory).is_some());
         for (from, to) in [(SCHEMA, "peerlane/run/9"), ("\"plan\":", "\"plans\":"), ("\"cells\":[", "\"cells\":[1,")] {
-            assert_eq!(Excerpt::read(&text.replacen(from, to, 1)), None, "{from}");
+            assert_eq!(Excerpt::read(&text.replacen(from, to, 1), &mut memory), None, "{from}");
         }
-        assert_eq!(Excerpt::read(text.split_at(text.len() - 3).0), None);
+        assert_eq!(Excerpt::read(text.split_at(text.len() - 3).0, &mut memory), None);
+        // a field that stands twice, a value before what it is of, and a name with an escape
+        let twice = text.replacen("\"wall\":", "\"wall\":1,\"wall\":", 1);
+        assert_eq!(Excerpt::read(&twice, &mut memory), None);
+        assert_eq!(Excerpt::read(&text.replacen("\"wall\"", "\"w\\u0061ll\"", 1), &mut memory), None);
     }
 }

@@ -16,7 +16,7 @@ pub use spread::{Spread, Spreads};
 pub(crate) use system::exceeds;
 pub use system::{Problem, System, SystemError, read_design, read_system, write_system};
 pub use system::{common_nvlink, common_width};
-pub use thresholds::{Floors, ThresholdList, threshold_lists};
+pub use thresholds::{Floors, JoinedBy, ThresholdList, threshold_lists};
 pub use vendor::vendor_of;
 
 use peerlane_machine::machine::{Machine, MachineKind};

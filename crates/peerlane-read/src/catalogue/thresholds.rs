@@ -22,10 +22,15 @@ pub struct ThresholdList {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Floors {
-    /// The part of its GPUs.
-    pub part: String,
-    /// Its number of GPUs.
-    pub gpus: usize,
+    /// The part of its GPUs; `None` where the floor is of any product.
+    #[serde(default)]
+    pub part: Option<String>,
+    /// Its number of GPUs; `None` where the floor is of any number.
+    #[serde(default)]
+    pub gpus: Option<usize>,
+    /// What must join its GPUs, where the floor is not of a product.
+    #[serde(default)]
+    pub links: Option<JoinedBy>,
     /// The file or entry of the source.
     pub file: String,
     /// A copy between host memory and a GPU, one way.
@@ -37,6 +42,16 @@ pub struct Floors {
     /// Bus bandwidth of an all-reduce of large messages among all GPUs of one machine.
     #[serde(default)]
     pub all_reduce: Option<f64>,
+}
+
+/// What joins the GPUs of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinedBy {
+    /// NVLink, every two of them.
+    Nvlink,
+    /// PCIe alone.
+    Pcie,
 }
 
 #[derive(Deserialize)]
@@ -62,13 +77,21 @@ mod tests {
     #[test]
     fn every_list_has_a_source_and_names_parts_of_the_catalogue() {
         let lists = threshold_lists();
-        assert_eq!(lists.iter().map(|list| list.name.as_str()).collect::<Vec<_>>(), ["azure", "oci"]);
+        assert_eq!(lists.iter().map(|list| list.name.as_str()).collect::<Vec<_>>(), ["azure", "oci", "nvsentinel"]);
         for list in lists {
-            assert!(list.source.starts_with("https://") && list.source.contains("commit "), "{}", list.name);
+            assert!(
+                list.source.starts_with("https://")
+                    && ["commit ", "/pull/"].iter().any(|version| list.source.contains(version)),
+                "{}",
+                list.name
+            );
             for floors in &list.floors {
-                assert!(Parts::embedded().get(&floors.part).is_some(), "{}", floors.part);
+                let known = |part: &String| Parts::embedded().get(part).is_some();
+                assert!(floors.part.as_ref().is_none_or(known), "{:?}", floors.part);
+                // of a product or of what joins its GPUs, and not of both
+                assert_ne!(floors.part.is_some(), floors.links.is_some(), "{}", floors.file);
                 let values = [floors.host, floors.pair, floors.all_reduce];
-                assert!(values.iter().flatten().all(|gb| (1.0..2000.0).contains(gb)) && floors.gpus > 1);
+                assert!(values.iter().flatten().all(|gb| (1.0..2000.0).contains(gb)) && floors.gpus != Some(1));
                 assert!(values.iter().any(Option::is_some), "{}", floors.file);
             }
         }

@@ -91,7 +91,7 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
     }
     if found.nodes.is_empty() {
         return Err(Failure::new(if problems.is_empty() {
-            "no record found; record runs with: peerlane measure -o run.json"
+            "no record found, and no machine in what is there; record runs with: peerlane measure -o run.json"
         } else {
             "none of the records can be read"
         }));

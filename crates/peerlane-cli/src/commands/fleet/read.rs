@@ -1,5 +1,6 @@
 //! From folders, files, archives and streams to the numbers of records, read in threads. Of a file only the numbers stay.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,12 +11,18 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use flate2::read::MultiGzDecoder;
-use peerlane::evidence::{self, Item};
-use peerlane::fleet::{Dictionary, Node, Unread};
+use peerlane::assemble::assemble;
+use peerlane::case::Case;
+use peerlane::evidence::{self, Files, Item};
+use peerlane::fabric::NodeKind;
+use peerlane::fleet::{Capture, Dictionary, Node, Unread};
+use peerlane::machine::Machine;
 use peerlane::one_line::shown;
-use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
+use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::is_run;
 use super::labelled::{begins, split};
 use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
@@ -26,8 +33,20 @@ const MAX_UNPACKED: usize = 512 << 20;
 /// Texts from archives and streams that are kept for the rules, in bytes.
 const MOST_HELD: usize = 384 << 20;
 
+/// How much of a manifest names its format, in bytes.
+const HEAD: usize = 256;
+
 /// Levels of folders below a target.
 const MOST_LEVELS: usize = 12;
+
+/// What lists the files of `peerlane gather`.
+const MANIFEST: &str = "manifest.json";
+
+/// Its format, up to the version.
+const GATHERED: &str = "peerlane/gather/";
+
+/// The host's name among them.
+const HOST_FILE: &str = "proc/sys/kernel/hostname";
 
 /// Endings of files in folders that may hold records.
 const ENDINGS: [&str; 11] = ["json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "zip", "out", "txt", "log"];
@@ -52,32 +71,115 @@ pub(super) struct Found {
 enum Source {
     File(PathBuf),
     Held(String),
+    /// The machine of what was gathered, and which of several.
+    Gathered(PathBuf, usize),
+    /// The same, held.
+    HeldFiles(Files, usize),
 }
 
-/// The text of a record, or why there is none.
+/// The text of a record, what was gathered on a machine, or why there is neither.
 struct One {
     name: String,
     label: Option<String>,
-    /// The file, where it holds nothing else.
+    /// The file or folder, where it holds nothing else.
     path: Option<PathBuf>,
     text: Result<String, String>,
+    /// What was gathered, instead of a text.
+    files: Option<Files>,
+}
+
+impl One {
+    fn new(name: &str, path: Option<&Path>, text: Result<String, String>) -> Self {
+        One { name: name.to_owned(), label: None, path: path.map(Path::to_path_buf), text, files: None }
+    }
+
+    fn gathered(path: &Path) -> Self {
+        let name = shown(path);
+        match gathered(path) {
+            Ok(files) => One { files: Some(files), ..One::new(&name, Some(path), Ok(String::new())) },
+            Err(why) => One::new(&name, None, Err(why)),
+        }
+    }
+}
+
+/// The head of what `peerlane gather` lists.
+#[derive(Deserialize)]
+struct Manifest {
+    taken: u64,
+}
+
+/// Whether this text lists what `peerlane gather` saved.
+fn is_manifest(bytes: &[u8]) -> bool {
+    let head = bytes.get(..bytes.len().min(HEAD)).unwrap_or_default();
+    String::from_utf8_lossy(head).contains(GATHERED)
+}
+
+/// What a folder or an archive of `peerlane gather` holds.
+fn gathered(path: &Path) -> Result<Files, String> {
+    evidence::collect(path).map_err(|e| e.to_string())
+}
+
+/// The machines with GPUs that files describe.
+fn machines(name: &str, files: &Files) -> Vec<Machine> {
+    let all = assemble(evidence::read_files(name, files));
+    all.into_iter().filter(|machine| machine.fabric.of_kind(NodeKind::Gpu).next().is_some()).collect()
 }
 
 /// What a worker does.
 enum Job {
     /// Reads a file; `true` where it was named, and not found in a folder.
     File(PathBuf, bool),
+    /// Reads a folder that `peerlane gather` filled.
+    Gathered(PathBuf),
     /// Reads a record of a stream.
     Text(One),
 }
 
 impl Found {
-    /// The run of a record, read once more.
-    pub(super) fn again(&self, node: &Node) -> Option<Run> {
-        let read = |text: &str| Partial::read(text).ok().map(|partial| partial.run);
+    /// A machine, read once more.
+    pub(super) fn again(&self, node: &Node) -> Option<Case> {
+        let read = |text: &str| Case::of_run(Partial::read(text).ok()?.run, &node.file).ok();
+        let nth = |files: &Files, at: usize| machines(&node.file, files).into_iter().nth(at).map(Case::from);
         match self.sources.get(&node.file)? {
             Source::Held(text) => read(text),
             Source::File(path) => read(&utf8(bytes_of(path).ok()?).ok()?),
+            Source::Gathered(path, at) => nth(&gathered(path).ok()?, *at),
+            Source::HeldFiles(files, at) => nth(files, *at),
+        }
+    }
+
+    /// The machines of what was gathered.
+    fn capture(&mut self, name: &str, path: Option<&Path>, files: &Files, dictionary: &Dictionary) {
+        let texts: Vec<(&str, Cow<str>)> = files
+            .iter()
+            .filter_map(|(path, item)| match item {
+                Item::File(bytes) => Some((path, String::from_utf8_lossy(bytes))),
+                Item::Link(_) => None,
+            })
+            .collect();
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_ref())).collect();
+        let of = |end: &str| texts.iter().find(|(path, _)| path.ends_with(end)).map(|(_, text)| *text);
+        let host = of(HOST_FILE).map(str::trim).filter(|host| !host.is_empty());
+        let manifest: Option<Manifest> = of(MANIFEST).and_then(|text| serde_json::from_str(text).ok());
+        let taken = manifest.map_or(0, |manifest| manifest.taken);
+        let all = machines(name, files);
+        if all.is_empty() {
+            let why = "it was gathered on a machine without GPUs, or without their driver".to_owned();
+            return self.unread.push(Unread { name: name.to_owned(), why });
+        }
+        let several = all.len() > 1;
+        for (at, machine) in all.iter().enumerate() {
+            let file = if at == 0 { name.to_owned() } else { format!("{name} #{}", at + 1) };
+            // several machines of one folder have names of their own
+            let host = if several { Some(machine.name.as_str()) } else { host };
+            let capture = Capture { file: &file, host, taken, texts: &texts };
+            let node = Node::captured(machine, &capture, dictionary);
+            let source = match path {
+                Some(path) => Source::Gathered(path.to_owned(), at),
+                None => Source::HeldFiles(files.clone(), at),
+            };
+            self.sources.insert(file, source);
+            self.nodes.push(node);
         }
     }
 
@@ -111,12 +213,19 @@ pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) 
         return redacted(targets, dictionary);
     }
     let found = Mutex::new(Found::default());
+    let locked = || found.lock().unwrap_or_else(PoisonError::into_inner);
     let pass = |one: One| {
+        if let Some(files) = &one.files {
+            return locked().capture(&one.name, one.path.as_deref(), files, dictionary);
+        }
         let node = one.text.as_ref().map_err(Clone::clone).and_then(|text| node(&one, text, dictionary));
         let one = if one.path.is_some() { One { text: Ok(String::new()), ..one } } else { one };
-        found.lock().unwrap_or_else(PoisonError::into_inner).add(one, node);
+        locked().add(one, node);
     };
     let others = each(targets, &pass);
+    if locked().nodes.is_empty() {
+        texts_of(targets).into_iter().for_each(pass);
+    }
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.others = others;
     found.nodes.sort_by(|a, b| a.file.cmp(&b.file));
@@ -134,17 +243,26 @@ fn node(one: &One, text: &str, dictionary: &Dictionary) -> Result<Node, String> 
 /// The same with what identifies machines replaced, in all texts alike: they are held until the last is known.
 fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
     let texts: Mutex<Vec<One>> = Mutex::default();
-    let others = each(targets, &|one| texts.lock().unwrap_or_else(PoisonError::into_inner).push(one));
+    let keep = |one| texts.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+    let others = each(targets, &keep);
+    if !texts.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one.text.is_ok()) {
+        texts_of(targets).into_iter().for_each(keep);
+    }
     let mut texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
     texts.sort_by(|a, b| a.name.cmp(&b.name));
     let mut redactor = Redactor::default();
     texts.iter().filter_map(|one| one.text.as_ref().ok()).for_each(|text| redactor.learn(text));
+    texts.iter().filter_map(|one| one.files.as_ref()).for_each(|files| redactor.learn_files(files));
     let mut found = Found { others, ..Found::default() };
     for one in texts {
         let parts: Vec<String> = one.name.split('/').map(|part| redactor.source(part)).collect();
+        if let Some(files) = &one.files {
+            found.capture(&parts.join("/"), None, &redactor.files(files), dictionary);
+            continue;
+        }
         let label = one.label.map(|label| redactor.source(&label));
         let text = one.text.map(|text| redactor.text(&text));
-        let one = One { name: parts.join("/"), label, path: None, text };
+        let one = One { label, ..One::new(&parts.join("/"), None, text) };
         // messages may quote what they are about
         let read = one.text.as_ref().ok().and_then(|text| node(&one, text, dictionary).ok());
         let node = read.ok_or_else(|| "it is no record of this version".to_owned());
@@ -164,6 +282,7 @@ fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
             let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
             match next {
                 Ok(Job::Text(one)) => pass(one),
+                Ok(Job::Gathered(folder)) => pass(One::gathered(&folder)),
                 Ok(Job::File(path, named)) => {
                     if !file(&path, named, pass) {
                         *others.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -175,7 +294,7 @@ fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
     };
     thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
-        let refused = |name: String, why: String| One { name, label: None, path: None, text: Err(why) };
+        let refused = |name: String, why: String| One::new(&name, None, Err(why));
         let mut seen = BTreeSet::new();
         for target in targets.iter().filter(|target| seen.insert((*target).clone())) {
             let name = shown(target);
@@ -183,7 +302,7 @@ fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
                 let read = split(BufReader::new(io::stdin().lock()), &mut |(label, text)| {
                     let name = label.as_ref().map_or_else(|| "-".to_owned(), |label| format!("-:{label}"));
                     // nobody takes it only where all threads have died
-                    let _ = send.send(Job::Text(One { name, label, path: None, text }));
+                    let _ = send.send(Job::Text(One { label, ..One::new(&name, None, text) }));
                 });
                 read.unwrap_or_else(|error| pass(refused(name, error.to_string())));
                 continue;
@@ -209,6 +328,11 @@ fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Pa
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
+    if fs::read(folder.join(MANIFEST)).is_ok_and(|bytes| is_manifest(&bytes)) {
+        let _ = send.send(Job::Gathered(folder.to_owned()));
+        // runs that were recorded into the same folder
+        paths.retain(|path| path.is_file() && is_run(path.as_os_str()));
+    }
     for path in paths {
         // files that are being written begin with a dot
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
@@ -221,6 +345,25 @@ fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Pa
             let _ = send.send(Job::File(path, false));
         }
     }
+}
+
+/// Folders of texts that describe machines, where no record was found: the targets, or the folders right below, one for a host.
+fn texts_of(targets: &[OsString]) -> Vec<One> {
+    let mut all = Vec::new();
+    for target in targets.iter().map(Path::new).filter(|target| target.is_dir()) {
+        let entries = || fs::read_dir(target).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut below: Vec<PathBuf> = entries().filter(|path| path.is_dir()).collect();
+        below.sort();
+        if below.is_empty() || entries().any(|path| path.is_file()) {
+            below = vec![target.to_owned()];
+        }
+        all.extend(below);
+    }
+    let one = |folder: &PathBuf| {
+        let one = One::gathered(folder);
+        one.files.as_ref().is_some_and(|files| !machines(&one.name, files).is_empty()).then_some(one)
+    };
+    all.iter().filter_map(one).collect()
 }
 
 fn is_candidate(extension: &OsStr) -> bool {
@@ -251,7 +394,7 @@ fn file(path: &Path, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
             });
             match File::open(path) {
                 Ok(file) if labelled => stream(&name, BufReader::new(file), pass),
-                _ => pass(One { name, label: None, path: None, text: Err(why) }),
+                _ => pass(One::new(&name, None, Err(why))),
             }
             true
         }
@@ -259,7 +402,7 @@ fn file(path: &Path, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
 }
 
 fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
-    let refuse = |why: String| pass(One { name: name.to_owned(), label: None, path: None, text: Err(why) });
+    let refuse = |why: String| pass(One::new(name, None, Err(why)));
     if bytes.is_empty() {
         refuse("it is empty".to_owned());
         return true;
@@ -272,6 +415,13 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
         }
         None => return text(name, path, bytes, named, pass),
     };
+    let lists = |(inner, read): &(String, Result<Vec<u8>, String>)| {
+        inner == MANIFEST && read.as_ref().is_ok_and(|bytes| is_manifest(bytes))
+    };
+    if let Some(path) = path.filter(|_| files.iter().any(lists)) {
+        pass(One::gathered(path));
+        return true;
+    }
     let mut some = false;
     for (inner, read) in files {
         let name = if inner.is_empty() { name.to_owned() } else { format!("{name}/{inner}") };
@@ -279,7 +429,7 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
             // archives within archives unpack without end
             Ok(bytes) if unpacked_kind(&bytes) => {}
             Ok(bytes) => some |= text(&name, None, bytes, inner.is_empty(), pass),
-            Err(why) => pass(One { name, label: None, path: None, text: Err(why) }),
+            Err(why) => pass(One::new(&name, None, Err(why))),
         }
     }
     if !some && named {
@@ -340,7 +490,7 @@ fn utf8(bytes: Vec<u8>) -> Result<String, String> {
 
 /// The records of a text; `false` where it holds none and was not named.
 fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
-    let one = |text| One { name: name.to_owned(), label: None, path: path.map(Path::to_path_buf), text };
+    let one = |text| One::new(name, path, text);
     let is_json = [".json", ".partial", ".jsonl"].iter().any(|e| name.to_ascii_lowercase().ends_with(e));
     let text = match utf8(bytes) {
         Ok(text) => text,
@@ -376,9 +526,9 @@ fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dy
 fn stream(name: &str, lines: impl io::BufRead, pass: &(dyn Fn(One) + Sync)) {
     let read = split(lines, &mut |(label, text)| {
         let name = label.as_ref().map_or_else(|| name.to_owned(), |label| format!("{name}:{label}"));
-        pass(One { name, label, path: None, text });
+        pass(One { label, ..One::new(&name, None, text) });
     });
     if let Err(error) = read {
-        pass(One { name: name.to_owned(), label: None, path: None, text: Err(error.to_string()) });
+        pass(One::new(name, None, Err(error.to_string())));
     }
 }

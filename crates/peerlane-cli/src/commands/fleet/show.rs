@@ -19,6 +19,9 @@ const SHOWN: usize = 20;
 /// Notes, and names of what could not be read, shown by default.
 const FEW: usize = 4;
 
+/// So many machines of a kind are compared where they have rates.
+const ENOUGH: usize = 4;
+
 /// Where the sentences of an outlier begin.
 const INDENT: usize = 9;
 
@@ -38,7 +41,11 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, 
     for (at, kind) in fleet.kinds.iter().enumerate().take(most(SHOWN)) {
         let Kind { machines, gpus, products, example, compared, spread, shared } = kind;
         let title = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
-        let spread = if *compared { format!("{:.1}", 100.0 * spread) } else { "too few to compare".to_owned() };
+        let spread = match *compared {
+            true => format!("{:.1}", 100.0 * spread),
+            false if *machines >= ENOUGH => "no rates".to_owned(),
+            false => "too few to compare".to_owned(),
+        };
         let title = fit(&title, name);
         let line = format!("  {title:<name$} {machines:>8} {gpus:>5} {spread:>19}  {}", fit(example, 24));
         writeln!(out, "{}", fit(line.trim_end(), line_width()))?;

@@ -80,7 +80,7 @@ impl FatTree {
     }
 
     /// The number of the leaf switch of a port.
-    pub(super) fn leaf(&self, nics: u32, port: Port) -> u64 {
+    pub(crate) fn leaf(&self, nics: u32, port: Port) -> u64 {
         self.place(nics, port) / self.down[0]
     }
 
