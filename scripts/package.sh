@@ -41,7 +41,7 @@ chmod 755 "$folder/peerlane"
 "$folder/peerlane" completions zsh > "$folder/completions/_peerlane"
 "$folder/peerlane" completions fish > "$folder/completions/peerlane.fish"
 "$folder/peerlane" man -o "$folder/man/man1" > /dev/null
-cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt examples "$folder/"
+cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt examples recipes "$folder/"
 # the same sources give the same archive
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work" -c "$name" |
     gzip -9n > "$out/$name.tar.gz"

@@ -21,12 +21,12 @@ const SYMBOLS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond, symb
 const COLOURS = 7;
 
 /** A chart with its legend, the fitted values and all numbers. */
-export function chartView(machine: MachineReport, chart: Chart, open: boolean): HTMLElement {
+export function chartView(machine: MachineReport, chart: Chart): HTMLElement {
   const fitted = chart.curves.some((curve) => curve.fit);
   return h(
-    "details",
-    { class: "chart", open },
-    h("summary", {}, h("strong", {}, micro(chart.what)), " ", h("span", { class: "brief" }, `${chart.curves.length} curve${chart.curves.length === 1 ? "" : "s"}`)),
+    "section",
+    { class: "block chart" },
+    h("h3", {}, micro(chart.what)),
     plotted(chart),
     fitted && h("p", { class: "hint" }, "Dashed: the model time = max(t₁, t₀ + size ÷ r∞), fitted to the points; n½ is the size that reaches half of r∞."),
     h("details", { class: "screen" }, h("summary", {}, "All numbers"), table(chart)),

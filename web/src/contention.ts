@@ -6,7 +6,7 @@ import { h } from "./dom";
 import { number, percent, span, unit } from "./format";
 
 /** A table of sets. */
-export function contentionView(of: Contention, open: boolean): HTMLElement {
+export function contentionView(of: Contention): HTMLElement {
   const shown = unit(of.unit);
   const most = Math.max(...of.sets.map((set) => set.sum ?? 0), 1e-9);
   const bar = scaleLinear().domain([0, most]).range([0, 100]);
@@ -20,9 +20,9 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
     ["ratio", "number"],
   ];
   return h(
-    "details",
-    { class: "contention", open },
-    h("summary", {}, h("strong", {}, of.what), " ", h("span", { class: "brief" }, brief(of))),
+    "section",
+    { class: "block contention" },
+    h("h3", {}, of.what, " ", h("span", { class: "brief" }, brief(of))),
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.what}, concurrent` },
@@ -37,7 +37,8 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
   );
 }
 
-function brief(of: Contention): string {
+/** How many sets, and what is left of their rates. */
+export function brief(of: Contention): string {
   const shares = of.sets.flatMap((set) => share(set) ?? []);
   const sets = `${of.sets.length} set${of.sets.length === 1 ? "" : "s"}`;
   return shares.length === 0 ? sets : `${sets}; ${percentSpan(Math.min(...shares), Math.max(...shares))} of the rates alone`;

@@ -1,14 +1,15 @@
 // The page: one machine at a time, with verdict, drawing and findings, numbers, curves, facts and evidence.
 
 import { chartView } from "./charts";
-import { contentionView } from "./contention";
+import { chooser } from "./chooser";
+import { brief, contentionView } from "./contention";
 import type { ComparisonView, MachineReport, ReportDocument, Table } from "./document";
 import { together, type Open } from "./comparison";
 import { button, commands, h, refill, type Child } from "./dom";
 import { drawing, legend } from "./drawing";
 import { findings } from "./findings";
-import { bytes, VERDICT } from "./format";
-import { classView, foremost, matrixView } from "./matrix";
+import { bytes, micro, VERDICT } from "./format";
+import { classView, foremost, matrixView, titled } from "./matrix";
 import { panel } from "./panel";
 import { copy, download, unpack } from "./share";
 import { State } from "./state";
@@ -111,9 +112,6 @@ function copier(label: string, text: string, said: HTMLElement): HTMLButtonEleme
   });
 }
 
-/** Up to this many matrices are all open. */
-const FEW = 4;
-
 /** One machine's page, and a function that selects a cell. */
 function page(
   report: ReportDocument,
@@ -123,14 +121,18 @@ function page(
 ): { content: Child[]; choose: (matrix: number, row: number, col: number) => void } {
   const state = new State(machine);
   current = state;
-  const matrices = machine.matrices.map((_, index) => matrixView(state, index, index === foremost(machine) || machine.matrices.length <= FEW));
+  const matrices = machine.matrices.map((_, index) => matrixView(state, index, () => tables.show(index)));
+  const blocks = machine.matrices.map((matrix, i) => ({ root: matrices[i]?.root ?? h("section"), title: titled(matrix), group: OBTAINED[matrix.obtained as keyof typeof OBTAINED] ?? matrix.obtained }));
+  const tables = chooser("Table", blocks, foremost(machine));
+  const charts = chooser("Chart", machine.charts.map((chart) => ({ root: chartView(machine, chart), title: micro(chart.what) })), 0);
+  const sets = chooser("Sets", machine.contention.map((of) => ({ root: contentionView(of), title: `${of.what}: ${brief(of)}` })), 0);
   const choose = (matrix: number, row: number, col: number) => matrices[matrix]?.show(row, col);
   const list = findings(state, choose);
   const parts: [string, string, Child[]][] = [
     ["findings", "Findings", [list]],
-    ["numbers", "Numbers", numbers(state, matrices.map((m) => m.root))],
-    ["curves", "Message sizes", machine.charts.map((chart, i) => chartView(machine, chart, i === 0))],
-    ["together", "Concurrent transfers", machine.contention.map((of, i) => contentionView(of, i === 0))],
+    ["numbers", "Numbers", numbers(state, tables.content)],
+    ["curves", "Message sizes", charts.content],
+    ["together", "Concurrent transfers", sets.content],
     ["open", "Unknowns and assumptions", caveats(machine)],
     ["facts", "Facts", machine.facts.map(facts)],
     ["text", "Machine as text", [tree(machine)]],
@@ -243,11 +245,7 @@ function numbers(state: State, matrices: HTMLElement[]): Child[] {
   const hint =
     matrices.length > 0 &&
     h("p", { class: "hint" }, "Ratios: orange is below the expected value, blue above. Values: the colour deepens with the value, from zero.");
-  const groups = (["measured", "published", "stated in words", "predicted"] as const).flatMap((obtained) => {
-    const of = matrices.filter((_, i) => state.machine.matrices[i]?.obtained === obtained);
-    return of.length > 0 ? [h("h3", {}, OBTAINED[obtained]), ...of] : [];
-  });
-  return [hint, ...groups, classes && classView(state, classes)];
+  return [hint, ...matrices, classes && classView(state, classes)];
 }
 
 const OBTAINED = {

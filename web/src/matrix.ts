@@ -115,8 +115,11 @@ function ratioLook(matrix: MatrixView, [low, high]: [number, number]): Look {
 /** Matrices of more rows may be split between printed pages. */
 const TALL = 10;
 
-/** One matrix with its heat maps. `show` is called with a cell that a finding refers to. */
-export function matrixView(state: State, index: number, open: boolean): { root: HTMLElement; show: (row: number, col: number) => void } {
+/** A matrix in the menu. */
+export const titled = (matrix: MatrixView) => [`${matrix.ends}, ${micro(matrix.what)}`, summary(matrix)].filter(Boolean).join(": ");
+
+/** One matrix with its heat maps. `show` is called with a cell that a finding refers to, and calls `reveal` first. */
+export function matrixView(state: State, index: number, reveal: () => void): { root: HTMLElement; show: (row: number, col: number) => void } {
   const { machine } = state;
   const matrix = machine.matrices[index];
   if (!matrix) return { root: h("div"), show: () => undefined };
@@ -178,9 +181,9 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     );
   }
   const root = h(
-    "details",
-    { class: matrix.rows.length > TALL ? "matrix tall" : "matrix", id: `matrix-${index}`, open },
-    h("summary", {}, h("strong", {}, matrix.ends), `, ${micro(matrix.what)} `, h("span", { class: "brief" }, summary(matrix))),
+    "section",
+    { class: matrix.rows.length > TALL ? "block matrix tall" : "block matrix", id: `matrix-${index}` },
+    h("h3", {}, matrix.ends, h("span", { class: "what" }, `, ${micro(matrix.what)} `), h("span", { class: "brief" }, summary(matrix))),
     h("p", { class: "hint" }, [matrix.orientation, matrix.title].filter(Boolean).join("; ")),
     readout,
     h("div", { class: "maps" }, ...maps),
@@ -188,7 +191,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     from(machine, matrix.sources),
   );
   const show = (row: number, col: number) => {
-    root.open = true;
+    reveal();
     choose(row, col);
     root.scrollIntoView({ block: "nearest" });
   };

@@ -131,6 +131,9 @@ export async function openAll(page: Page): Promise<void> {
   await page.locator("details").evaluateAll((all) => {
     for (const details of all) (details as HTMLDetailsElement).open = true;
   });
+  await page.locator(".block").evaluateAll((all) => {
+    for (const block of all) block.classList.remove("aside");
+  });
 }
 
 const axe = createRequire(join(web, "package.json")).resolve("axe-core");

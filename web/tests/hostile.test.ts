@@ -5,7 +5,7 @@ import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { filled, fleet } from "./fleets";
-import { Chromium, compare, folder, peerlane, report, web, type Opened } from "./harness";
+import { Chromium, compare, folder, openAll, peerlane, report, web, type Opened } from "./harness";
 
 const browser = new Chromium();
 const FILE = `"><img src=x onerror=window.pwned=8><script>window.pwned=9<`;
@@ -15,9 +15,7 @@ after(() => browser.stop());
 
 /** Nothing ran, nothing was asked for, and no element came out of text. Scripts are the data, the licences, the program. */
 async function unharmed({ page, complaints, requests }: Opened, scripts = 3): Promise<void> {
-  await page.locator("details").evaluateAll((all) => {
-    for (const details of all) (details as HTMLDetailsElement).open = true;
-  });
+  await openAll(page);
   for (const cell of (await page.locator("td.cell").all()).slice(0, 8)) await cell.click();
   for (const box of await page.locator(".box").all()) await box.dispatchEvent("click");
   for (const wire of await page.locator(".wire").all()) await wire.dispatchEvent("click");

@@ -64,7 +64,7 @@ for (const [name, write] of machines) {
       const { page, context, complaints } = await browser.open(file);
       const machine = await machineOf(page);
       const maps = [...machine.matrices.map((m) => m.paths), ...(machine.classes ? [machine.classes.paths] : [])];
-      const blocks = page.locator("details.matrix, section.classes");
+      const blocks = page.locator(".matrix, section.classes");
       assert.equal(await blocks.count(), maps.length);
       await openAll(page);
       let lit = 0;
@@ -100,6 +100,8 @@ for (const [name, write] of machines) {
       assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(255, 255, 255)");
       await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
       assert.equal(await page.locator("details:not([open]):not(.screen)").count(), 0);
+      const hidden = await page.locator(".block").evaluateAll((all) => all.filter((block) => getComputedStyle(block).display === "none").length);
+      assert.equal(hidden, 0);
       await page.evaluate(() => dispatchEvent(new Event("afterprint")));
       // slow for long pages, and of one kind
       if (name === "7gforce") assert.ok((await page.pdf({ format: "A4" })).length > 10_000);

@@ -20,10 +20,10 @@ after(() => browser.stop());
 
 test("a heat map is one tab stop, walked with arrows, chosen with Enter", async () => {
   const { page, context } = await browser.open(measured);
-  const grid = page.locator("details.matrix[open] table.heat").first();
+  const grid = page.locator(".matrix:not(.aside) table.heat").first();
   assert.equal(await grid.locator('[tabindex="0"]').count(), 1);
   await grid.locator('td.cell[tabindex="0"]').focus();
-  const readout = page.locator("details.matrix[open] output").first();
+  const readout = page.locator(".matrix:not(.aside) output").first();
   assert.match((await readout.textContent()) ?? "", /^GPU0 → GPU1: measured 39\d\.\d GB\/s \(n \d+, 95 % interval 39.* to 39.*\); expected 39\d\.\d GB\/s \([\d.]+ to [\d.]+\); ratio 1\.00/);
   await page.keyboard.press("ArrowDown");
   // the diagonal is empty and is stepped over
@@ -115,7 +115,7 @@ test("a finding leads to the drawing, to its cells and to where it stands", asyn
 
 test("curves carry their fitted values", async () => {
   const { page, context } = await browser.open(measured);
-  const chart = page.locator("details.chart").first();
+  const chart = page.locator(".chart").first();
   const machine = await machineOf(page);
   const curves = machine.charts[0]?.curves ?? [];
   assert.ok(curves.length > 0 && curves.every((c) => c.fit));

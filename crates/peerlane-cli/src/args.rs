@@ -10,6 +10,7 @@ mod measure;
 mod new;
 mod nodes;
 mod place;
+mod shared;
 mod simulate;
 mod tune;
 
@@ -21,7 +22,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
 
-pub(crate) use check::{CheckArgs, CheckFormat, FailOn};
+pub(crate) use check::{CheckArgs, CheckFormat};
 pub(crate) use collect::Collect;
 pub(crate) use fleet::{FleetArgs, FleetFormat};
 pub(crate) use gate::{ExitStyle, GateArgs, SurveyArgs};
@@ -29,7 +30,8 @@ pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
-pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
+pub(crate) use shared::{FailOn, Force, Judgement, Learn, Redact, Rules};
+pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs};
 pub(crate) use tune::TuneArgs;
 
 const TARGETS: &str = "\
@@ -99,8 +101,9 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    if let Some(why) = conditions::refused(&matches) {
-        return Err(command.error(ErrorKind::ArgumentConflict, why));
+    if let Some((name, why)) = conditions::refused(&matches) {
+        let named = command.find_subcommand_mut(name).map(|command| command.error(ErrorKind::ArgumentConflict, &why));
+        return Err(named.unwrap_or_else(|| command.error(ErrorKind::ArgumentConflict, &why)));
     }
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
@@ -204,15 +207,8 @@ pub(crate) struct ReportArgs {
     /// Output file; '-' for standard output
     #[arg(short, long, value_name = "FILE.html")]
     pub(crate) output: PathBuf,
-    /// Report on this machine by what it reports about itself; measure nothing
-    #[arg(long)]
-    pub(crate) passive: bool,
-    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
-    /// Also measure GPUs that other processes are using
-    #[arg(long, conflicts_with = "passive")]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) learn: Learn,
 }
 
 /// Arguments of `completions`.
@@ -246,9 +242,8 @@ pub(crate) struct MapArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
+    #[command(flatten)]
+    pub(crate) redact: Redact,
     /// Output format; default: tree, path classes, and a list of what else was found
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<Format>,
@@ -353,9 +348,8 @@ pub(crate) struct GatherArgs {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) collect: Collect,
-    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
+    #[command(flatten)]
+    pub(crate) redact: Redact,
     /// Write the manifest as JSON
     #[arg(long)]
     pub(crate) json: bool,

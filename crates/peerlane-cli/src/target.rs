@@ -172,7 +172,7 @@ fn join_all(
         crate::say(&[problems.as_slice(), &doubts].concat().join("\n"));
     }
     if let Some(wanted) = only {
-        let at = pick(&cases, wanted)?;
+        let at = pick(cases.iter().map(|case| &case.machine), wanted)?;
         cases = vec![cases.swap_remove(at)];
     }
     Ok(Loaded { cases, incomplete: !problems.is_empty(), coverage })
@@ -379,13 +379,16 @@ fn default_target() -> String {
 }
 
 /// The index of the machine with a name, or with a number from 1.
-fn pick(cases: &[Case], wanted: &str) -> Result<usize, Failure> {
-    let by_name = cases.iter().position(|case| case.machine.name == wanted);
-    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < cases.len());
-    by_name.or(by_number).ok_or_else(|| {
-        let names: Vec<&str> = cases.iter().map(|case| case.machine.name.as_str()).collect();
-        Failure::new(format!("no machine '{wanted}'; available: {}", names.join(", ")))
-    })
+fn pick<'m>(machines: impl Iterator<Item = &'m Machine>, wanted: &str) -> Result<usize, Failure> {
+    let names: Vec<&str> = machines.map(|machine| machine.name.as_str()).collect();
+    let by_name = names.iter().position(|name| *name == wanted);
+    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < names.len());
+    by_name.or(by_number).ok_or_else(|| Failure::new(format!("no machine '{wanted}'; available: {}", names.join(", "))))
+}
+
+/// Whether `--machine` names this machine, which was measured and is the only one.
+pub(crate) fn is_named(machine: &Machine, wanted: Option<&str>) -> Result<(), Failure> {
+    wanted.map_or(Ok(()), |wanted| pick(std::iter::once(machine), wanted).map(|_| ()))
 }
 
 /// The message for an unknown name, with similar names.

@@ -11,6 +11,6 @@ pub(crate) struct Collect {
     #[arg(long, value_name = "DIR", conflicts_with = "output")]
     pub(crate) to: Option<PathBuf>,
     /// This host's name for --to; default: the system's
-    #[arg(long, value_name = "NAME", requires = "to")]
+    #[arg(long, value_name = "NAME", requires = "to", conflicts_with = "output")]
     pub(crate) host: Option<String>,
 }

@@ -1,11 +1,10 @@
 //! Arguments of `fleet`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{CheckArgs, CheckFormat, Detail, FailOn};
+use super::{CheckArgs, CheckFormat, Detail, Judgement, Redact};
 
 const READ: &str = "\
 Records of 'peerlane measure': files, whole or still growing; folders of them at any depth; archives
@@ -33,18 +32,10 @@ pub(crate) struct FleetArgs {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
     pub(crate) format: FleetFormat,
-    /// Also write the HTML page to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Exit with 1 if there is an outlier of at least this severity
-    #[arg(long, value_name = "SEVERITY", default_value = "error")]
-    pub(crate) fail_on: FailOn,
-    /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<PathBuf>,
-    /// Replace what identifies machines, their site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
+    #[command(flatten)]
+    pub(crate) judgement: Judgement,
+    #[command(flatten)]
+    pub(crate) redact: Redact,
 }
 
 /// What `fleet` writes.
@@ -70,8 +61,8 @@ impl FleetArgs {
         let given = [
             (!args.what_if.edits.is_empty(), "--what-if"),
             (args.thresholds.is_some(), "--thresholds"),
-            (args.passive, "--passive"),
-            (args.force, "--force"),
+            (args.learn.passive, "--passive"),
+            (args.learn.force.given, "--force"),
         ];
         given.into_iter().find_map(|(is, option)| is.then_some(option))
     }
@@ -89,10 +80,8 @@ impl FleetArgs {
                 CheckFormat::Prometheus => FleetFormat::Prometheus,
                 CheckFormat::Junit => FleetFormat::Junit,
             },
-            html: args.html.clone(),
-            fail_on: args.fail_on,
-            rules: args.rules.clone(),
-            redact: args.redact,
+            judgement: args.judgement.clone(),
+            redact: args.learn.redact,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use peerlane::units::Seconds;
 
+use super::Rules;
 use super::measure::duration;
 
 const GATED: &str = "\
@@ -34,7 +35,7 @@ pub(crate) struct GateArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "20s")]
     pub(crate) deadline: Seconds,
     /// Only what the machine reports about itself: no measurement, also while jobs run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     pub(crate) passive: bool,
     /// The GPUs that the machine should have; with fewer it is isolated
     #[arg(long, value_name = "N")]
@@ -60,9 +61,8 @@ pub(crate) struct GateArgs {
     /// After a repair: forget failures in the state file, and what the kernel has logged up to now
     #[arg(long, requires = "state")]
     pub(crate) clear: bool,
-    /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
-    #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
     /// Also judge what has become worse since this earlier run of the machine
     #[arg(long, value_name = "RUN.json")]
     pub(crate) baseline: Option<PathBuf>,

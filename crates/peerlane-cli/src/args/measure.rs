@@ -10,7 +10,7 @@ use peerlane::plan::{Scope, Test};
 use peerlane::simulated_cluster::ClusterFault;
 use peerlane::units::Seconds;
 
-use super::{Collect, Detail, Machines, NodesArgs, TARGETS};
+use super::{Collect, Detail, Force, Machines, NodesArgs, Redact, TARGETS};
 
 const MEASURED: &str = "\
 TARGET is one of:
@@ -56,12 +56,10 @@ pub(crate) struct MeasureArgs {
     /// Resume the run in that file
     #[arg(long, requires = "output")]
     pub(crate) resume: bool,
-    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
-    #[arg(long)]
-    pub(crate) redact: bool,
-    /// Also measure GPUs that other processes are using
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) redact: Redact,
+    #[command(flatten)]
+    pub(crate) force: Force,
     /// Between nodes: measure every pair, both ways, in place of partners at distances of 1, 2, 4, …
     #[arg(long)]
     pub(crate) all_pairs: bool,
@@ -103,9 +101,8 @@ pub(crate) struct InferArgs {
     /// Also write the result to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Also measure GPUs that other processes are using
-    #[arg(long)]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 fn ways() -> impl TypedValueParser<Value = FlowKind> {

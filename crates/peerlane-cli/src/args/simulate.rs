@@ -42,6 +42,8 @@ pub(crate) struct SimulateArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) grown: Grown,
+    #[command(flatten)]
+    pub(crate) hops: Hops,
     /// Workload to simulate
     #[arg(short, long, default_value = "all-reduce:ring")]
     pub(crate) workload: String,
@@ -77,6 +79,8 @@ pub(crate) struct SweepArgs {
     pub(crate) targets: Vec<OsString>,
     #[command(flatten)]
     pub(crate) grown: Grown,
+    #[command(flatten)]
+    pub(crate) hops: Hops,
     /// Workload to simulate on each; repeatable
     #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
     pub(crate) workloads: Vec<String>,
@@ -116,9 +120,17 @@ pub(crate) struct Grown {
     /// Use only the first N GPUs of each node
     #[arg(long, value_name = "N")]
     pub(crate) gpus_per_node: Option<usize>,
-    /// Latency of each switch on the path, in microseconds
-    #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
-    pub(crate) hop_latency: f64,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
 }
+
+/// Switches of the network; placements are ranked by rates alone.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Hops {
+    /// Latency of each switch on the path, in microseconds
+    #[arg(long, value_name = "us", requires = "network", default_value_t = HOP_LATENCY)]
+    pub(crate) hop_latency: f64,
+}
+
+/// The default latency of a switch, in microseconds.
+pub(crate) const HOP_LATENCY: f64 = 0.2;

@@ -16,27 +16,27 @@ use peerlane::thresholds::thresholds;
 use super::measure::{self, Taken};
 use super::site::Site;
 use super::{between, fleet, json, most, nodes, on_assumptions};
-use crate::args::{CheckArgs, CheckFormat, Detail, Machines, WhatIf};
+use crate::args::{CheckArgs, CheckFormat, Detail, Learn, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Head, Section};
 use crate::render::headline::Headline;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang};
 use crate::render::{curves, findings, label, line_width, matrix, screen, tree};
-use crate::target::{Loaded, change, load_changed, load_redacted};
+use crate::target::{Loaded, change, is_named, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(record) = nodes::record::Record::only(&args.machines.targets) {
         return nodes::check::run(args, record?, out);
     }
-    let site = Site::read(args.rules.as_deref())?;
-    can_write_page(args.html.as_deref())?;
+    let site = Site::read(args.judgement.rules.file.as_deref())?;
+    can_write_page(args.judgement.html.as_deref())?;
     if args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
         return fleet::of_check(args, &site.settings, out);
     }
-    let site = site.since(args.baseline.as_deref(), args.redact)?;
-    let loaded = machines(&args.machines, &args.what_if, (args.passive, args.force, args.redact))?;
+    let site = site.since(args.baseline.as_deref(), args.learn.redact.given)?;
+    let loaded = machines(&args.machines, &args.what_if, args.learn)?;
     site.fits(&loaded)?;
     let models = models(&loaded);
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
@@ -58,8 +58,8 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         checks.push(checked);
     }
     // a result that cannot be written is still shown
-    let written = args.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
-    let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f));
+    let written = args.judgement.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
+    let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.judgement.fail_on.includes(f));
     match format {
         CheckFormat::Text if args.detail.verbose => loaded.write_coverage(out)?,
         CheckFormat::Text => {}
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
         CheckFormat::Junit => {
-            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.fail_on).as_bytes())?
+            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.judgement.fail_on).as_bytes())?
         }
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
@@ -91,16 +91,13 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 }
 
 /// The machines to check. This machine is measured, unless `passive`.
-pub(super) fn machines(
-    wanted: &Machines,
-    what_if: &WhatIf,
-    (passive, force, redact): (bool, bool, bool),
-) -> Result<Loaded, Failure> {
+pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Loaded, Failure> {
     // a changed design cannot be measured
     let only = wanted.machine.as_deref();
-    match measured(wanted, passive || !what_if.edits.is_empty(), force, redact)? {
+    let Learn { passive, force, redact } = learn;
+    match measured(wanted, passive || !what_if.edits.is_empty(), force.given, redact.given)? {
         Some(loaded) => Ok(loaded),
-        None if redact => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
+        None if redact.given => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
         None => load_changed(&wanted.targets, only, &what_if.edits),
     }
 }
@@ -156,6 +153,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
     match measure::take_live(force, redact) {
         Ok(Taken { run, incomplete }) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
+            is_named(&case.machine, wanted.machine.as_deref())?;
             Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
         }
         Err(Failure::Message(why)) => {

@@ -17,28 +17,40 @@ use crate::args::{Grown, Machines};
 use crate::target::{changed, known_names, load, system_file};
 
 /// The clusters to simulate, and whether some could not be read.
-pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluster>, bool), Failure> {
+pub(super) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
     let mut clusters = Vec::new();
     let mut incomplete = false;
     match clusters_of(&machines.targets, grown) {
+        Some(_) if machines.machine.is_some() => {
+            return Err(Failure::new(
+                "--machine selects one of several machines of an input, and the TARGET is a cluster",
+            ));
+        }
         Some(found) => clusters.extend(found?),
         None => {
             let loaded = load(&machines.targets, machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
             for machine in loaded.cases.into_iter().map(|case| case.machine) {
-                clusters.extend(grow(machine, grown)?);
+                clusters.extend(grow(machine, grown, hop_latency)?);
             }
         }
     }
-    if clusters.iter().any(|c| c.nodes > 1)
-        && !grown.nodes.is_empty()
-        && clusters_of(&machines.targets, grown).is_some()
-    {
-        return Err(Failure::new("the TARGET is already a cluster; --nodes and --network are for machines"));
-    }
+    let is_cluster = clusters_of(&machines.targets, grown).is_some();
+    clusters.iter().filter(|_| is_cluster).try_for_each(|cluster| alone(cluster, grown))?;
     meant(&clusters, grown)?;
     clusters.iter_mut().try_for_each(|c| take(c, grown))?;
     Ok((clusters, incomplete))
+}
+
+/// Rejects a network between clusters.
+pub(super) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
+    match grown.nodes.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{} is already a cluster; --nodes and --network are for machines: leave them out",
+            cluster.name
+        ))),
+    }
 }
 
 /// Rejects changes for nodes that no cluster has.
@@ -98,7 +110,7 @@ pub(super) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, 
 }
 
 /// One machine, or clusters of it.
-pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Failure> {
+pub(super) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<Vec<Cluster>, Failure> {
     let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
@@ -114,7 +126,7 @@ pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Fail
     if rate.is_some_and(|r| r.bytes_per_second() == 0.0) {
         return Err(refuse("--link-rate 0: must be above 0".to_owned()));
     }
-    let hop = Seconds::from_us(positive("--hop-latency", grown.hop_latency)?);
+    let hop = Seconds::from_us(positive("--hop-latency", hop_latency)?);
     let of = |n: &u32| Cluster::of(machine.clone(), *n, &wanted, rate, hop).map_err(|e| refuse(e.to_string()));
     grown.nodes.iter().map(of).collect()
 }

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &GatherArgs, out: &mut dyn Write) -> Result<Outcome, Fai
     gathered.machine(Path::new("/"));
     gathered.programs(&this_machine());
     gathered.given.clone_from(&args.collect.host);
-    let (files, manifest) = gathered.finish(taken, args.redact, host.as_deref());
+    let (files, manifest) = gathered.finish(taken, args.redact.given, host.as_deref());
     let written = target.write(&files, taken)?;
     if args.json {
         json(out, &manifest)?;
@@ -144,7 +144,7 @@ impl<'a> Target<'a> {
         match (&args.output, &args.collect.to) {
             (Some(path), _) => Target::named(path).map(|target| (target, None)),
             (None, Some(directory)) => {
-                let host = HostName::of(args.collect.host.as_deref(), args.redact)?;
+                let host = HostName::of(args.collect.host.as_deref(), args.redact.given)?;
                 Ok((Target::Shared(Slot::new(directory, &host.folder, taken, "tar.zst")?), Some(host.name)))
             }
             (None, None) => Err(Failure::new("give -o FOLDER|FILE.tar.zst or --to DIR")),

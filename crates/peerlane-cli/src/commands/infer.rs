@@ -18,7 +18,7 @@ use crate::args::InferArgs;
 use crate::measuring::asker::Asker;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
-use crate::target::load;
+use crate::target::{is_named, load};
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -29,6 +29,12 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         [] if !args.recorded => experiment(&resolve(None, "infer")?, args)?,
         [one] if !args.recorded && can_be_measured(one) => experiment(&resolve(Some(one), "infer")?, args)?,
         _ => {
+            if !args.directions.is_empty() {
+                return Err(Failure::new(
+                    "--directions are those to measure, and limits of recorded numbers are inferred without measuring: \
+                     leave it out, or give 'live', a system name or a system file",
+                ));
+            }
             let loaded = load(target, args.machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
             from_records(loaded.the_only("limits are inferred for one machine")?)
@@ -62,8 +68,9 @@ fn from_records(case: &Case) -> Inference {
 
 /// The experiment on a machine that can be measured.
 fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failure> {
+    is_named(&measured.machine, args.machines.machine.as_deref())?;
     let interrupt = listen()?;
-    let mut asker = Asker::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt);
+    let mut asker = Asker::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
     let shown = Progress::new();
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,

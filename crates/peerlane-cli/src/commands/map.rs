@@ -25,7 +25,7 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let (targets, only, edits) = (&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits);
-    let loaded = match args.redact {
+    let loaded = match args.redact.given {
         true => change(load_redacted(targets, only)?, edits)?,
         false => load_changed(targets, only, edits)?,
     };

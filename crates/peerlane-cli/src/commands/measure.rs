@@ -57,7 +57,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             return Err(Failure::new(format!("{option} is for {clusters}{all} {option} …")));
         }
     }
-    let mut redactor = args.redact.then(Redactor::default);
+    let mut redactor = args.redact.given.then(Redactor::default);
     if let (Some(redactor), Some(name)) = (&mut redactor, &args.collect.host) {
         redactor.learn_host(name);
     }
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     method.budget = args.budget.unwrap_or(method.budget);
     method.patience = args.patience.unwrap_or(method.patience);
     let mut new = begin(&measured, plan(&measured, args.scope(), &selection, method)?);
-    let slot = slot(&args.collect, args.redact, &mut new.conditions)?;
+    let slot = slot(&args.collect, args.redact.given, &mut new.conditions)?;
     let interrupt = listen()?;
     let (mut keeper, mut run) = match &args.output {
         None if let Some(slot) = slot => (Keeper::shared(slot), new),
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     };
     let to_a_pipe = args.detail.json && !io::stdout().is_terminal();
     let shown = io::stderr().is_terminal() && !to_a_pipe && !crate::quiet();
-    let ending = supervise(&measured, ahead, (args.force, redactor), &mut run, &mut keeper, shown, &interrupt)?;
+    let ending = supervise(&measured, ahead, (args.force.given, redactor), &mut run, &mut keeper, shown, &interrupt)?;
     if args.detail.json {
         out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
     } else {

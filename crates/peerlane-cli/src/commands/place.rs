@@ -13,7 +13,7 @@ use peerlane::place::{self, Format, PlacementDocument, Request};
 
 use super::clusters::{cluster_of, clusters};
 use super::json;
-use crate::args::{PlaceArgs, PlaceFormat};
+use crate::args::{HOP_LATENCY, PlaceArgs, PlaceFormat};
 use crate::render::placement;
 use crate::target::load_changed;
 use crate::{Failure, Outcome, output_file};
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 
 /// The same on a cluster.
 fn across(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
+    let (clusters, incomplete) = clusters(&args.machines, &args.grown, HOP_LATENCY)?;
     let [cluster] = clusters.as_slice() else {
         return Err(Failure::new("jobs are placed on one cluster; give one TARGET and one number of --nodes"));
     };

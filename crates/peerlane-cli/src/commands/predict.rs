@@ -49,7 +49,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 writeln!(out, "Too little is known about the links to predict rates.")?;
             }
             on_assumptions(out, &assumptions)?;
-            for expected in matrices.iter().filter(|_| curves.is_empty() && args.collectives.is_none()) {
+            let by_size = !curves.is_empty() || args.collectives.is_some();
+            for expected in matrices.iter().filter(|_| args.detail.verbose || !by_size) {
                 show(out, &model.machine.fabric, expected, args.detail.verbose)?;
                 beside(out, &comparison, expected)?;
             }

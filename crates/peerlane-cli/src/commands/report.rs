@@ -12,7 +12,7 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     can_write_page(Some(&args.output))?;
-    let loaded = machines(&args.machines, &args.what_if, (args.passive, args.force, args.redact))?;
+    let loaded = machines(&args.machines, &args.what_if, args.learn)?;
     let models = models(&loaded);
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let site = Site::read(None)?;

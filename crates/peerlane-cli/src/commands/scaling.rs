@@ -32,13 +32,19 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     counts.dedup();
     let mut grown = args.grown.clone();
     grown.nodes = counts.last().copied().into_iter().collect();
-    let (clusters, incomplete) = clusters(&args.machines, &grown)?;
+    let (clusters, incomplete) = clusters(&args.machines, &grown, args.hops.hop_latency)?;
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if args.workload.ends_with(".jsonl") {
         return Err(Failure::new("a trace is for a fixed number of nodes, so it cannot be scaled"));
     }
     let workload = args.workload.parse::<Workload>().map_err(refused)?;
     let largest = args.sizes.0.iter().max().copied().unwrap_or(Bytes(0));
+    if let Some(one) = clusters.iter().find(|cluster| cluster.nodes == 1) {
+        let name = &one.name;
+        return Err(Failure::new(format!(
+            "--scaling is over numbers of nodes, and {name} is one machine: add --nodes and --network, or give a cluster"
+        )));
+    }
     let mut documents = Vec::new();
     for cluster in &clusters {
         let counts = match counts.as_slice() {

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     for path in [&args.trace, &args.svg].into_iter().flatten() {
         output_file::check(path)?;
     }
-    let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
+    let (clusters, incomplete) = clusters(&args.machines, &args.grown, args.hops.hop_latency)?;
     if let (Some(path), 2..) = (&args.trace, clusters.len()) {
         let (path, n) = (shown(path), clusters.len());
         return Err(Failure::new(format!(

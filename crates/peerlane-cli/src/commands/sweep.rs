@@ -10,13 +10,13 @@ use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
-use super::clusters::{cluster_of, grow, job, meant, take, with_changes};
+use super::clusters::{alone, cluster_of, grow, job, meant, take, with_changes};
 use super::json;
 use crate::args::SweepArgs;
 use crate::formats::csv::words;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
-use crate::render::text::{fit, number};
+use crate::render::text::{fit, hang, number};
 use crate::target::load;
 use crate::{Failure, Outcome, output_file};
 
@@ -29,12 +29,16 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut incomplete = false;
     for target in &args.targets {
         match cluster_of(target) {
-            Some(found) => clusters.push(with_changes(found?, &args.grown.what_if.edits)?),
+            Some(found) => {
+                let found = found?;
+                alone(&found, &args.grown)?;
+                clusters.push(with_changes(found, &args.grown.what_if.edits)?);
+            }
             None => {
                 let loaded = load(std::slice::from_ref(target), None)?;
                 incomplete |= loaded.incomplete;
                 for machine in loaded.cases.into_iter().map(|case| case.machine) {
-                    clusters.extend(grow(machine, &args.grown)?);
+                    clusters.extend(grow(machine, &args.grown, args.hops.hop_latency)?);
                 }
             }
         }
@@ -56,10 +60,12 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
     if args.detail.json {
         json(out, &SweepDocument::new(documents))?;
-    } else if args.rank {
-        rank(out, &documents)?;
     } else {
-        show(out, &documents)?;
+        let table = if args.rank { rank } else { show };
+        table(out, &documents)?;
+        if args.detail.verbose {
+            assumed(out, &documents)?;
+        }
     }
     written?;
     Ok(Outcome { findings: false, incomplete })
@@ -141,6 +147,16 @@ fn show(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
         writeln!(out, "* approximate; 'peerlane simulate' shows why")?;
     }
     Ok(())
+}
+
+/// What is assumed of each target.
+fn assumed(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()> {
+    let mut lines: Vec<String> = Vec::new();
+    for document in documents {
+        let of_target = document.assumptions.iter().map(|sentence| format!("{}: {sentence}", document.target));
+        lines.extend(of_target.filter(|line| !lines.contains(line)).collect::<Vec<_>>());
+    }
+    lines.iter().try_for_each(|line| hang(out, "Assumed: ", line))
 }
 
 /// One line per target with the rate per GPU of each workload, the best over all workloads first.

@@ -23,6 +23,12 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         Some(SystemsAction::Show { name }) => {
             if let Some(cluster) = embedded(name) {
                 let cluster = cluster.map_err(|e| Failure::new(e.to_string()))?;
+                if args.detail.verbose {
+                    let node = &cluster.node.name;
+                    return Err(Failure::new(format!(
+                        "-v shows the parts of a machine, and {name} is a cluster; of its nodes: peerlane systems show {node} -v"
+                    )));
+                }
                 if args.detail.json {
                     json(out, &SystemsDocument::new([], &[cluster], true))?;
                 } else {

@@ -21,7 +21,7 @@ use crate::live;
 use crate::measuring::asker::Asker;
 use crate::measuring::protocol::{Device, Trial};
 use crate::render::tuning;
-use crate::target::load;
+use crate::target::{is_named, load};
 use crate::{Failure, Outcome, output_file};
 
 /// Files from which NCCL takes variables that the environment does not set.
@@ -43,6 +43,7 @@ pub(crate) fn run(args: &TuneArgs, out: &mut dyn Write) -> Result<Outcome, Failu
             _ => return Err(Failure::new("--prove measures one TARGET")),
         };
         let measured = resolve(target, "tune --prove")?;
+        is_named(&measured.machine, args.machines.machine.as_deref())?;
         let is_live = matches!(measured.device, Device::Live { .. });
         let document = suggested(&measured.machine, is_live, args)?;
         (proven(document, &measured, args)?, false)

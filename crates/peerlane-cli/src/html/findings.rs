@@ -1,7 +1,7 @@
 //! Findings with the nodes, links and cells that they refer to.
 
 use peerlane::check::Finding;
-use peerlane::fabric::NodeId;
+use peerlane::fabric::{LinkKind, NodeId};
 use peerlane::fact::Fact;
 
 use super::document::{CellRef, FindingView, MatrixView};
@@ -20,8 +20,14 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
         let ids: Vec<NodeId> = subject.nodes().into_iter().filter_map(|name| fabric.find(name)).collect();
         boxes.extend(ids.iter().map(|id| id.index()));
         let Some((a, b)) = subject.ends() else {
-            let link = |id: &NodeId| slow_link(tables, matrices, *id).or_else(|| Some(above(tables, *id)?.index()));
-            links.extend(ids.iter().filter_map(link));
+            for id in &ids {
+                let own = if finding.rule == LANES_DOWN { gpu_links(tables, *id) } else { Vec::new() };
+                if own.is_empty() {
+                    let link = slow_link(tables, matrices, *id).or_else(|| Some(above(tables, *id)?.index()));
+                    links.extend(link);
+                }
+                links.extend(own);
+            }
             continue;
         };
         for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.measured.is_empty()) {
@@ -48,6 +54,16 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
     links.dedup();
     let sources = finding.evidence.iter().map(|place| tables.source(place)).collect();
     FindingView { finding: finding.clone(), boxes, links, cells, sources }
+}
+
+/// The rule about a GPU's own interconnect: of its subjects these links are at fault, not the one in the tree.
+const LANES_DOWN: &str = "nvlink-lanes-down";
+
+/// The links of a GPU's own interconnect.
+fn gpu_links(tables: &Tables, id: NodeId) -> Vec<usize> {
+    let fabric = tables.fabric();
+    let links = fabric.links_of(id).iter().map(|(link, _)| *link);
+    links.filter(|link| matches!(fabric.link(*link).kind, LinkKind::Gpu(_))).map(|link| link.index()).collect()
 }
 
 /// Measured rates below this share of the expected ones point at a link.

@@ -51,11 +51,9 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
         start = end;
         writeln!(out)?;
     }
-    writeln!(
-        out,
-        "{}",
-        paint(style::DIM, "Predicted GB/s by copy engines (rings: by kernels); below, measured or published values")
-    )?;
+    for line in wrap(BASIS, line_width()) {
+        writeln!(out, "{}", paint(style::DIM, &line))?;
+    }
     details(out, designs, verbose)?;
     if !document.conclusion.is_empty() {
         writeln!(out, "\n{}", paint(style::HEADING, "Conclusion"))?;
@@ -65,6 +63,11 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
     }
     Ok(())
 }
+
+/// What the figures are.
+const BASIS: &str = "Predicted GB/s by copy engines (rings: by kernels); below, measured or published values. A ring \
+                     all-reduce is the limit of the best rings; 'peerlane predict NAME --collectives' has what NCCL \
+                     reaches by size and algorithm.";
 
 /// The name in lines of at most `columns`, broken after dashes and at spaces.
 fn broken(name: &str, columns: usize) -> Vec<String> {

@@ -18,7 +18,7 @@ fn folder() -> PathBuf {
 }
 
 /// The commands, as `peerlane --help` lists them.
-fn commands() -> Vec<String> {
+pub(crate) fn commands() -> Vec<String> {
     let help = out(&["--help"]);
     let list = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));

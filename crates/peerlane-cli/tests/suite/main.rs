@@ -36,6 +36,7 @@ mod measure;
 mod new;
 mod nodes;
 mod one_answer;
+mod options;
 mod place;
 mod planted;
 mod reading;

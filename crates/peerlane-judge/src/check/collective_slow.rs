@@ -137,6 +137,19 @@ pub(super) fn is_comparable(view: &View) -> bool {
     judged.iter().any(|(curve, _, best)| bounds.at(curve, best.size).is_some())
 }
 
+/// What a collective reaches where the links that are up explain it: a finding about the others then says so.
+pub(super) fn by_links_that_are_up(view: &View) -> Option<String> {
+    let gpus = view.of_kind(NodeKind::Gpu);
+    let judged = large(view, gpus.len());
+    let (curve, _, best) = judged.first()?;
+    let bound = bounds(view, &gpus).predicted(curve, best.size)?;
+    let explained = best.rate.gb() >= SLOW_BY_SWITCH * bound;
+    explained.then(|| {
+        let (what, rate, size) = (&curve.what, best.rate, best.size);
+        format!("{what} reaches {rate} at {size}: rings over the links that are up carry {bound:.1} GB/s")
+    })
+}
+
 /// Tables of collectives among all GPUs with large messages, each with its best rate.
 fn large<'a>(view: &View<'a>, gpus: usize) -> Vec<(&'a Curve, &'a Origin, At)> {
     if !view.is_captured() || view.case.run.is_some() || !(2..=MOST_GPUS).contains(&gpus) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::collective_slow;
 use super::prelude::*;
 use peerlane_machine::fabric::Interconnect;
 use peerlane_machine::fact::NvlinkPort;
@@ -25,6 +26,11 @@ fn run(view: &View) -> Vec<Raised> {
     if ports.is_empty() {
         raised.extend(uneven_bricks(view, &gpus, &lost));
         raised.extend(fewer_in_classes(view, &gpus, &raised));
+    }
+    if let Some(first) = raised.first_mut()
+        && let Some(slow) = collective_slow::by_links_that_are_up(view)
+    {
+        first.finding.measured += &format!("; {slow}");
     }
     raised
 }

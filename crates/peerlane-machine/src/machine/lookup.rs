@@ -103,8 +103,10 @@ impl Machine {
                 _ => return Err(LookupError::Ambiguous { name: cut(typed), nodes: names(fabric, &found) }),
             }
         }
-        let of_gpu = self.by_uuid(typed).or_else(|| by_number(fabric, typed));
-        of_gpu.filter(is_wanted).ok_or_else(|| {
+        let gpu = self.by_uuid(typed).or_else(|| by_number(fabric, NodeKind::Gpu, typed));
+        // as nvidia-smi numbers adapters: nic3 is mlx5_3
+        let found = gpu.or_else(|| by_number(fabric, NodeKind::Nic, plain(typed).strip_prefix("nic")?));
+        found.filter(is_wanted).ok_or_else(|| {
             let all: Vec<NodeId> = fabric.ids().filter(is_wanted).collect();
             LookupError::Unknown { name: cut(typed), near: near(fabric, &all, typed), nodes: names(fabric, &all) }
         })
@@ -129,7 +131,7 @@ impl Machine {
         let fabric = &self.fabric;
         let at = |address| fabric.of_kind(NodeKind::Gpu).find(|id| fabric.node(*id).address == Some(address));
         let named = gpu.node.as_deref().and_then(|name| fabric.find(name));
-        named.or_else(|| gpu.address.and_then(at)).or_else(|| by_number(fabric, &gpu.index?.to_string()))
+        named.or_else(|| gpu.address.and_then(at)).or_else(|| by_number(fabric, NodeKind::Gpu, &gpu.index?.to_string()))
     }
 }
 
@@ -170,11 +172,11 @@ fn addressed(fabric: &Fabric, id: NodeId, typed: &str) -> bool {
         .is_some_and(|is| is == PciAddress { domain: if in_any_domain { is.domain } else { wanted.domain }, ..wanted })
 }
 
-/// The only GPU whose name ends in this number.
-fn by_number(fabric: &Fabric, typed: &str) -> Option<NodeId> {
+/// The only node of a kind whose name ends in this number.
+fn by_number(fabric: &Fabric, kind: NodeKind, typed: &str) -> Option<NodeId> {
     let number = typed.parse::<u64>().ok().filter(|_| typed.bytes().all(|b| b.is_ascii_digit()))?;
     let numbered = |id: &NodeId| numbered(&fabric.node(*id).name).is_some_and(|(_, n)| n == number);
-    let mut found = fabric.of_kind(NodeKind::Gpu).filter(numbered);
+    let mut found = fabric.of_kind(kind).filter(numbered);
     found.next().filter(|_| found.next().is_none())
 }
 
@@ -212,6 +214,7 @@ mod tests {
         fabric.node(Node { address: at("0001:18:00.0"), ..Node::new("GPU1", NodeKind::Gpu) });
         let aliases = vec!["mlx5_0".to_owned()];
         fabric.node(Node { address: at("0000:2a:00.0"), aliases, ..Node::new("NIC0", NodeKind::Nic) });
+        fabric.node(Node::new("mlx5_3", NodeKind::Nic));
         fabric.node(Node::new("plx0", NodeKind::Switch));
         fabric.node(Node::new("PLX-0", NodeKind::Switch));
         let mut machine = Machine::new("m", MachineKind::Captured, fabric.build().unwrap());
@@ -236,6 +239,7 @@ mod tests {
             ("mlx5_0", "NIC0"),
             ("MLX5_0", "NIC0"),
             ("nic_0", "NIC0"),
+            ("nic3", "mlx5_3"),
             ("2A:00.0", "NIC0"),
             ("00000000:2a:00.0", "NIC0"),
             ("0001:18:00.0", "GPU1"),
@@ -252,10 +256,10 @@ mod tests {
     fn a_name_that_means_nothing_or_too_much_is_refused() {
         let machine = machine();
         let refused = |typed: &str| machine.lookup(typed).unwrap_err().to_string();
-        assert_eq!(refused("GPU9"), "no node 'GPU9'; the nodes are: GPU0, GPU1, NIC0, plx0, PLX-0");
+        assert_eq!(refused("GPU9"), "no node 'GPU9'; the nodes are: GPU0, GPU1, NIC0, mlx5_3, plx0, PLX-0");
         assert_eq!(
             refused("GPO0"),
-            "no node 'GPO0' (did you mean GPU0?); the nodes are: GPU0, GPU1, NIC0, plx0, PLX-0"
+            "no node 'GPO0' (did you mean GPU0?); the nodes are: GPU0, GPU1, NIC0, mlx5_3, plx0, PLX-0"
         );
         assert_eq!(refused("18:00.0"), "'18:00.0' could be GPU0, GPU1; write one of these names");
         assert_eq!(refused("Plx0"), "'Plx0' could be plx0, PLX-0; write one of these names");

@@ -59,8 +59,8 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    can_write_page(args.html.as_deref())?;
-    let site = Site::read(args.rules.as_deref())?;
+    can_write_page(args.judgement.html.as_deref())?;
+    let site = Site::read(args.judgement.rules.file.as_deref())?;
     of(args, &site.settings, out)
 }
 
@@ -79,8 +79,8 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
     let dictionary = Dictionary::default();
-    let mut found = read::read(&args.targets, &dictionary, args.redact);
-    let before = read::read(&args.baseline, &dictionary, args.redact);
+    let mut found = read::read(&args.targets, &dictionary, args.redact.given);
+    let before = read::read(&args.baseline, &dictionary, args.redact.given);
     let mut unread = std::mem::take(&mut found.unread);
     unread.extend(before.unread);
     let problems: Vec<String> = unread.iter().map(|u| format!("{}: {}", u.name, u.why)).collect();
@@ -116,11 +116,11 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
         FleetFormat::Json => json(out, &fleet)?,
         FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
         FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,
-        FleetFormat::Junit => out.write_all(formats::junit(&fleet, args.fail_on).as_bytes())?,
+        FleetFormat::Junit => out.write_all(formats::junit(&fleet, args.judgement.fail_on).as_bytes())?,
         FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
     }
     // a result that cannot be written is still shown
-    args.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
-    let fails = fleet.outliers.iter().any(|outlier| args.fail_on.reaches(outlier.severity));
+    args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
+    let fails = fleet.outliers.iter().any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }

@@ -150,7 +150,7 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
     }
     let deadline = Duration::try_from_secs_f64(args.deadline.seconds()).unwrap_or(Duration::MAX / 4);
     let times = Times::of(deadline, args.drain_command.is_some() || args.resume_command.is_some());
-    let site = Site::read(args.rules.as_deref())?.since(args.baseline.as_deref(), false)?;
+    let site = Site::read(args.rules.file.as_deref())?.since(args.baseline.as_deref(), false)?;
     let mut notes = Vec::new();
     let mut trouble = Trouble::default();
     let (mut store, busy) = open(args, times, &mut notes, &mut trouble);

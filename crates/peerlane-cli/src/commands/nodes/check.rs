@@ -17,10 +17,10 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
     refuse_what_is_for_machines(args)?;
-    let settings = Site::read(args.rules.as_deref())?.settings;
+    let settings = Site::read(args.judgement.rules.file.as_deref())?.settings;
     let before = args.baseline.as_deref().map(Record::read).transpose()?;
     let mut records: Vec<Record> = before.into_iter().chain([record]).collect();
-    if args.redact {
+    if args.learn.redact.given {
         redacted(&mut records);
     }
     let Some(Record { run, .. }) = records.pop() else { return Err(Failure::new("there is no record")) };
@@ -34,10 +34,10 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
             let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data"]).collect();
-            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.fail_on).as_bytes())?;
+            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on).as_bytes())?;
         }
     }
-    let findings = judged.findings.iter().any(|finding| args.fail_on.includes(finding));
+    let findings = judged.findings.iter().any(|finding| args.judgement.fail_on.includes(finding));
     Ok(Outcome { findings, incomplete: !run.complete })
 }
 
@@ -64,8 +64,9 @@ fn of_machine(judged: &NodesCheck) -> MachineCheck {
 /// Refuses options that mean nothing for a record between nodes.
 fn refuse_what_is_for_machines(args: &CheckArgs) -> Result<(), Failure> {
     let given = [
-        ("--html", args.html.is_some()),
+        ("--html", args.judgement.html.is_some()),
         ("--thresholds", args.thresholds.is_some()),
+        ("--machine", args.machines.machine.is_some()),
         ("--what-if", !args.what_if.edits.is_empty()),
     ];
     match given.iter().find(|(_, given)| *given) {

@@ -207,7 +207,7 @@ fn measure(
     let mut new = NodesRun::new(&name, "nodes", nodes, plan);
     new.began = crate::commands::measure::here().began;
     new.launcher = Some(place.launcher.to_string());
-    let redactor = args.redact.then(|| {
+    let redactor = args.redact.given.then(|| {
         let mut redactor = Redactor::default();
         learn(&mut redactor, &new);
         redactor.serialised(&mut new);

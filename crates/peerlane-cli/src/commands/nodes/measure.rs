@@ -65,7 +65,7 @@ pub(crate) fn described(target: Option<&OsStr>) -> Option<Result<Described, Fail
 
 pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write) -> Result<Outcome, Failure> {
     refuse_what_is_for_machines(args)?;
-    if args.redact {
+    if args.redact.given {
         return Err(Failure::new("--redact is for real nodes: a simulated cluster has nothing that identifies"));
     }
     let refuse = |e: String| Failure::new(e);
@@ -137,12 +137,15 @@ pub(crate) fn refuse_what_is_for_machines(args: &MeasureArgs) -> Result<(), Fail
         ("--quick", args.quick),
         ("--full", args.full),
         ("--to", args.collect.to.is_some()),
-        ("--force", args.force),
+        ("--force", args.force.given),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((option, _)) => {
             Err(Failure::new(format!("{option} is for one machine; between nodes there is --all-pairs")))
         }
+        None if args.detail.verbose => Err(Failure::new(
+            "-v shows every value of one machine; of a record between nodes, 'peerlane check FILE -v' does",
+        )),
         None => Ok(()),
     }
 }

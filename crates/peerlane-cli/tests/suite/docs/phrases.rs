@@ -7,13 +7,32 @@ use super::{commands, pages, root};
 use crate::common::out;
 
 /// Not this, but that. Letters are compared in lower case, and phrases also across lines.
-const PHRASES: [(&str, &str); 42] = [
+const PHRASES: [(&str, &str); 61] = [
     ("mend", "fix"),
     ("mends", "fixes"),
     ("mended", "fixed"),
     ("remedy", "fix"),
     ("remedies", "fixes"),
     ("untold", "unknown"),
+    ("told", "known, or stated"),
+    ("a way", "a method"),
+    ("this way", "so, or by this method"),
+    ("the way to", "how to"),
+    ("ways of", "methods of"),
+    ("ways to", "methods to"),
+    ("in a similar way", "similarly"),
+    ("manner", "method"),
+    ("lift", "upgrade"),
+    ("observed", "measured"),
+    ("as seen", "as measured"),
+    ("odd one", "outlier"),
+    ("odd ones", "outliers"),
+    ("odd machine", "outlier"),
+    ("odd node", "outlier"),
+    ("odd value", "outlier"),
+    ("odd values", "outliers"),
+    ("looks odd", "is an outlier"),
+    ("odds", "anomalies"),
     ("told apart", "distinguished"),
     ("tells apart", "distinguishes"),
     ("tells them apart", "distinguishes them"),
