@@ -9,7 +9,7 @@ mod selection;
 mod steps;
 
 pub use scope::{PlanError, Scope};
-pub use selection::Selection;
+pub use selection::{Selection, UsableNics};
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use peerlane_machine::bfs::Bfs;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
-use peerlane_machine::transfer::{Collective, Transfer, Via};
+use peerlane_machine::transfer::{Collective, Rdma, Transfer, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// A family of steps, as `--tests` names it.
@@ -71,13 +71,15 @@ pub enum Test {
     SpinGlass,
     /// Breadth-first search, as an application whose GPUs exchange what each found.
     Bfs,
+    /// Each NIC and the host memory nearest to it: out and back through the adapter, and to each other NIC, by RDMA.
+    Nic,
 }
 
 impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 22] = [
+    pub const ALL: [Test; 23] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -100,7 +102,13 @@ impl Test {
         Test::Collectives,
         Test::SpinGlass,
         Test::Bfs,
+        Test::Nic,
     ];
+
+    /// Whether it can be measured on a machine without a GPU and without a GPU's driver.
+    pub fn is_without_gpus(self) -> bool {
+        self == Test::Nic
+    }
 
     /// As `--tests` and the record write it.
     pub fn name(self) -> &'static str {
@@ -127,6 +135,7 @@ impl Test {
             Test::Collectives => "collectives",
             Test::SpinGlass => "spin-glass",
             Test::Bfs => "bfs",
+            Test::Nic => "nic",
         }
     }
 }
@@ -192,6 +201,8 @@ pub enum Work {
     SpinGlass(SpinGlass),
     /// Searches of a graph from many roots, one after another. Samples: the harmonic mean of their rates, in edges a second.
     Bfs(Bfs),
+    /// RDMA between two NICs of the machine, or through one and back. Samples: bytes a second.
+    Rdma(Rdma),
 }
 
 impl Work {
@@ -206,6 +217,7 @@ impl Work {
             Work::HostMemory { .. } => Vec::new(),
             Work::SpinGlass(lattice) => lattice.gpus.iter().map(String::as_str).collect(),
             Work::Bfs(search) => search.gpus.iter().map(String::as_str).collect(),
+            Work::Rdma(rdma) => vec![rdma.from.memory.as_str(), rdma.to.memory.as_str()],
         };
         let mut seen = std::collections::HashSet::new();
         all.retain(|n| !is_host(n) && seen.insert(*n));

@@ -3,29 +3,34 @@
 //! The library must be there when the process starts, so the test starts itself again with it. A fresh machine needs nothing
 //! but cargo; the stand-in is for Linux's loader.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::disallowed_methods, reason = "programs of this test's own")]
 
 #[path = "stand_in/mod.rs"]
 mod stand_in;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use peerlane_machine::units::Seconds;
+use peerlane_machine::matrix::Operation;
+use peerlane_machine::transfer::{NicEnd, Rdma};
+use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::nodes::{Cell, Event, Method, Node, NodePlan, Probe, Transport, Wanted, execute};
-use peerlane_measure::run::FlagKind;
+use peerlane_measure::run::{self, FlagKind};
+use peerlane_measure::{measure, plan};
 use peerlane_net::launcher::HostPort;
 use peerlane_net::verbs::nics;
-use peerlane_net::{Agents, Head, Join, Secret, take_part};
+use peerlane_net::{Agents, Head, Join, LocalNics, Secret, take_part};
 
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Runs a test of this file again, with the stand-in where the loader looks first.
 fn with_the_library(test: &str) {
-    let folder = stand_in::built(env!("CARGO_TARGET_TMPDIR"));
+    let folder = stand_in::built(env!("CARGO_TARGET_TMPDIR"), test);
     let again = Command::new(env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", &folder)
@@ -40,6 +45,64 @@ fn with_the_library(test: &str) {
 #[test]
 fn each_fault_of_an_adapter_is_a_named_cell() {
     with_the_library("faulty_adapters");
+}
+
+#[test]
+fn nics_of_one_node_are_measured_and_each_fault_is_named() {
+    with_the_library("one_node");
+}
+
+#[test]
+#[ignore = "the test before starts it, with the stand-in"]
+fn one_node() {
+    // what never returns is the watchdog's, which kills the process
+    let names = ["sound0", "sound1", "lost0", "error0", "wrong0", "refuses0", "silent0", "absurd0", "missing0"];
+    let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host".to_owned() };
+    let step = |from: &str, to: &str, op| plan::Step {
+        test: plan::Test::Nic,
+        work: plan::Work::Rdma(Rdma { from: end(from), to: end(to), op }),
+        size: plan::Size::Exactly(Bytes(1 << 16)),
+    };
+    let mut rounds: Vec<Vec<plan::Step>> = vec![
+        vec![step("sound0", "sound1", Operation::Write)],
+        vec![step("sound1", "sound0", Operation::Read)],
+        // called so by the plan
+        vec![step("eth0", "sound0", Operation::Write)],
+    ];
+    rounds.extend(names.iter().map(|nic| vec![step(nic, nic, Operation::Write)]));
+    let method = plan::Method { patience: Seconds::new(3.0), ..plan::Method::default() };
+    let plan = plan::Plan { method, rounds, skipped: Vec::new() };
+    let mut nics = LocalNics::new([("eth0".to_owned(), "sound1".to_owned())].into());
+    let mut cells: Vec<run::Cell> = Vec::new();
+    let answered = measure::execute(&plan, &mut nics, &BTreeSet::new(), &mut |event| {
+        if let run::Event::Cells(more) = event {
+            cells.extend(more);
+        }
+    });
+    answered.unwrap();
+    let said = |step: usize| {
+        let cell = cells.iter().find(|cell| cell.step == step).unwrap();
+        let voids = cell.flags.iter().find(|flag| flag.kind.voids());
+        voids.map_or((None, String::new()), |flag| (Some(flag.kind), flag.detail.clone()))
+    };
+    for sound in 0..5 {
+        let cell = cells.iter().find(|cell| cell.step == sound).unwrap();
+        assert!(cell.value().is_some_and(|gb| gb > 0.01), "{cell:?}");
+        assert!(cell.flag(FlagKind::Unverified).is_none(), "{cell:?}");
+    }
+    let faults = [
+        ("lost0", FlagKind::Failed, "local catastrophic error"),
+        ("error0", FlagKind::Failed, "transport retry counter exceeded"),
+        ("wrong0", FlagKind::Corrupt, "1 of 65536 bytes"),
+        ("refuses0", FlagKind::Failed, "Cannot allocate memory"),
+        ("silent0", FlagKind::Hung, "the adapter reported nothing for 0.9 s"),
+        ("absurd0", FlagKind::Failed, "completions, and was asked for 32"),
+        ("missing0", FlagKind::Failed, "no such RDMA adapter; libibverbs lists sound0, sound1,"),
+    ];
+    for (index, (nic, kind, words)) in faults.into_iter().enumerate() {
+        let (found, detail) = said(5 + index);
+        assert!(found == Some(kind) && detail.contains(words), "{nic}: {found:?} {detail}");
+    }
 }
 
 /// Two agents in threads of this process, each with all adapters.

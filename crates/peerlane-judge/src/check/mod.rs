@@ -12,6 +12,8 @@ mod from_run;
 mod gids;
 mod gpu_setting;
 mod nccl;
+mod nic_failed;
+mod nic_slow;
 mod one_link;
 mod prelude;
 pub(crate) mod raised;
@@ -241,10 +243,11 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 61] = [
+const RULES: [Rule; 63] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
+    nic_failed::RULE,
     fabric_not_ready::RULE,
     contradictory_evidence::RULE,
     nvlink_lanes_down::RULE,
@@ -280,6 +283,7 @@ const RULES: [Rule; 61] = [
     contended_slow::RULE,
     spin_glass_slow::RULE,
     bfs_slow::RULE,
+    nic_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,

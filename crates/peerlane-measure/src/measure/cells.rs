@@ -15,7 +15,9 @@ const MATTERS: f64 = 3.0;
 /// What a step gives: its quantities and their units.
 fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
-        Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
+        Work::Transfers(_) | Work::HostMemory { .. } | Work::Rdma(_) => {
+            &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)]
+        }
         Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
         Work::Bfs(_) => &[(Quantity::EdgeRate, Unit::Gteps)],
         Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
@@ -58,7 +60,12 @@ pub(super) fn cells(
     let mut flags = flags.to_vec();
     let has_content = matches!(
         step.work,
-        Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. } | Work::SpinGlass(_) | Work::Bfs(_)
+        Work::Transfers(_)
+            | Work::SmallCopies(_)
+            | Work::Collective { .. }
+            | Work::SpinGlass(_)
+            | Work::Bfs(_)
+            | Work::Rdma(_)
     );
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),

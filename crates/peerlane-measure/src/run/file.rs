@@ -157,7 +157,8 @@ fn answers(work: &Work) -> usize {
         | Work::Signals { .. }
         | Work::HostMemory { .. }
         | Work::SpinGlass(_)
-        | Work::Bfs(_) => 1,
+        | Work::Bfs(_)
+        | Work::Rdma(_) => 1,
     }
 }
 

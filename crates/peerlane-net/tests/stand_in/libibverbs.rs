@@ -16,7 +16,7 @@
 
 #![allow(non_upper_case_globals, unsafe_op_in_unsafe_fn)]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::os::fd::IntoRawFd;
@@ -77,6 +77,19 @@ struct Pair {
     /// Messages that came before there was room for them.
     waiting: VecDeque<Vec<u8>>,
     posted: usize,
+}
+
+/// Memory that is registered: sizes by addresses. One adapter's write into what the other side has given back is refused, as real
+/// ones do. Locked after [`PAIRS`], and for as long as memory is touched.
+static REGIONS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+fn regions() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    REGIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_registered(regions: &BTreeMap<usize, usize>, start: usize, length: usize) -> bool {
+    let before = regions.range(..=start).next_back();
+    before.is_some_and(|(from, size)| start + length <= from + size)
 }
 
 static PAIRS: LazyLock<Mutex<HashMap<u32, Pair>>> = LazyLock::new(Mutex::default);
@@ -199,6 +212,7 @@ unsafe extern "C" fn ibv_reg_mr(domain: *mut ibv_pd, addr: *mut c_void, length: 
     if name_of((*domain).context) == "refuses0" {
         return refuse(ENOMEM);
     }
+    regions().insert(addr as usize, length);
     Box::into_raw(Box::new(ibv_mr { pd: domain, addr, length, lkey: 7, rkey: 7, ..ibv_mr::default() }))
 }
 
@@ -215,7 +229,8 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
-    drop(Box::from_raw(region));
+    let region = Box::from_raw(region);
+    regions().remove(&(region.addr as usize));
     0
 }
 
@@ -332,6 +347,12 @@ unsafe extern "C" fn post_send(
     }
     let part = &*request.sg_list;
     let (local, length) = (part.addr as *mut u8, part.length as usize);
+    let regions = regions();
+    let is_send = request.opcode == ibv_wr_opcode::IBV_WR_SEND;
+    if !is_send && !is_registered(&regions, request.wr.rdma.remote_addr as usize, length) {
+        report(completions, request.wr_id, ibv_wc_status::IBV_WC_REM_ACCESS_ERR);
+        return 0;
+    }
     match request.opcode {
         ibv_wr_opcode::IBV_WR_RDMA_WRITE => {
             let remote = request.wr.rdma.remote_addr as *mut u8;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-/// Builds the library into a folder of this process's own under `target`, and gives the folder, for `LD_LIBRARY_PATH`.
-pub(crate) fn built(target: &str) -> PathBuf {
-    let folder = Path::new(target).join(format!("stand-in-verbs-{}", process::id()));
+/// Builds the library into a folder of a test's own under `target`, and gives the folder, for `LD_LIBRARY_PATH`.
+pub(crate) fn built(target: &str, test: &str) -> PathBuf {
+    let folder = Path::new(target).join(format!("stand-in-verbs-{test}-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     // the compiler beside the cargo that runs this test
     let beside = env::var_os("CARGO").map(|cargo| Path::new(&cargo).with_file_name("rustc")).filter(|p| p.exists());

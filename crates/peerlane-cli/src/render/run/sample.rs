@@ -100,6 +100,7 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
             ]
         }
         Work::HostMemory { .. } => vec![gb(310.0)],
+        Work::Rdma(_) => vec![gb(48.0)],
         Work::SpinGlass(lattice) => {
             vec![cell(Quantity::UpdateTime, Unit::Picoseconds, 9.1 / lattice.gpus.len() as f64)]
         }
