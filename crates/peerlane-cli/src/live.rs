@@ -61,16 +61,19 @@ pub(crate) fn read() -> Result<Found, String> {
 
 /// What this machine printed about itself, with or without a GPU.
 pub(crate) fn texts() -> Vec<SourceText> {
-    let without_gpu = |_| {
-        let files = evidence::record_what_matters(Path::new("/"));
-        vec![SourceText { name: "files.json".to_owned(), text: files.to_json() }]
-    };
-    look().map_or_else(without_gpu, |look| look.texts)
+    look().unwrap_or_else(|_| look_without_gpu()).texts
 }
 
 /// What this machine reports about itself. The error says why no GPU was found.
 pub(crate) fn look() -> Result<Look, String> {
     look_within(NVML_PATIENCE).0
+}
+
+/// What a machine without an NVIDIA GPU reports about itself.
+pub(crate) fn look_without_gpu() -> Look {
+    let files = evidence::record_what_matters(Path::new("/"));
+    let texts = vec![SourceText { name: "files.json".to_owned(), text: files.to_json() }];
+    Look { found: evidence::read_files("live", &files), texts, snapshot: None }
 }
 
 /// The same with another time limit of NVML, and whether NVML exceeded it.

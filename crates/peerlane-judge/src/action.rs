@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 71] = [
+const ACTIONS: [(&str, Action, Action); 73] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -101,6 +101,8 @@ const ACTIONS: [(&str, Action, Action); 71] = [
     ("spin-glass-slow", Monitor, Monitor),
     ("halo-slow", Monitor, Monitor),
     ("bfs-slow", Monitor, Monitor),
+    ("nic-slow", Isolate, Monitor),
+    ("nic-failed", Isolate, Monitor),
     ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),
     ("uneven-host-copies", Isolate, Isolate),

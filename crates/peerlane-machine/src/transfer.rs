@@ -98,6 +98,44 @@ impl fmt::Display for Transfer {
     }
 }
 
+/// One end of RDMA: a NIC, and the memory that it reads or writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct NicEnd {
+    /// `mlx5_0`.
+    pub nic: String,
+    /// `host0`, or `host` for the memory nearest to the NIC.
+    pub memory: String,
+}
+
+/// Data that goes from one memory through a NIC to another memory through another NIC, or back through the same one: a loopback.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Rdma {
+    /// Where the data is.
+    pub from: NicEnd,
+    /// Where it goes.
+    pub to: NicEnd,
+    /// Whether the source writes or the destination reads.
+    pub op: Operation,
+}
+
+impl Rdma {
+    /// Whether one NIC is at both ends.
+    pub fn is_loopback(&self) -> bool {
+        self.from.nic == self.to.nic
+    }
+}
+
+impl fmt::Display for Rdma {
+    /// `mlx5_0 → mlx5_1`, `mlx5_0, loopback`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_loopback() {
+            write!(f, "{}, loopback", self.from.nic)
+        } else {
+            write!(f, "{} → {}", self.from.nic, self.to.nic)
+        }
+    }
+}
+
 /// One of NCCL's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -9,7 +9,7 @@ mod selection;
 mod steps;
 
 pub use scope::{PlanError, Scope};
-pub use selection::Selection;
+pub use selection::{Selection, UsableNics};
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ use peerlane_machine::halo::Halo;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
-use peerlane_machine::transfer::{Collective, Transfer, Via};
+use peerlane_machine::transfer::{Collective, Rdma, Transfer, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// A family of steps, as `--tests` names it.
@@ -74,13 +74,15 @@ pub enum Test {
     SpinGlass,
     /// Breadth-first search, as an application whose GPUs exchange what each found.
     Bfs,
+    /// Each NIC and the host memory nearest to it: out and back through the adapter, and to each other NIC, by RDMA.
+    Nic,
 }
 
 impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 23] = [
+    pub const ALL: [Test; 24] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -104,7 +106,13 @@ impl Test {
         Test::Halo,
         Test::SpinGlass,
         Test::Bfs,
+        Test::Nic,
     ];
+
+    /// Whether it can be measured on a machine without a GPU and without a GPU's driver.
+    pub fn is_without_gpus(self) -> bool {
+        self == Test::Nic
+    }
 
     /// As `--tests` and the record write it.
     pub fn name(self) -> &'static str {
@@ -132,6 +140,7 @@ impl Test {
             Test::Halo => "halo",
             Test::SpinGlass => "spin-glass",
             Test::Bfs => "bfs",
+            Test::Nic => "nic",
         }
     }
 }
@@ -199,6 +208,8 @@ pub enum Work {
     SpinGlass(SpinGlass),
     /// Searches of a graph from many roots, one after another. Samples: the harmonic mean of their rates, in edges a second.
     Bfs(Bfs),
+    /// RDMA between two NICs of the machine, or through one and back. Samples: bytes a second.
+    Rdma(Rdma),
 }
 
 impl Work {
@@ -214,6 +225,7 @@ impl Work {
             Work::Halo(halo) => halo.gpus.iter().map(String::as_str).collect(),
             Work::SpinGlass(lattice) => lattice.gpus.iter().map(String::as_str).collect(),
             Work::Bfs(search) => search.gpus.iter().map(String::as_str).collect(),
+            Work::Rdma(rdma) => vec![rdma.from.memory.as_str(), rdma.to.memory.as_str()],
         };
         let mut seen = std::collections::HashSet::new();
         all.retain(|n| !is_host(n) && seen.insert(*n));

@@ -11,7 +11,7 @@ pub use curve::ExpectedCurve;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Class, Latency, Model, PeerAccess, SharedRate, Transfer};
+use crate::model::{Class, Latency, Model, PeerAccess, SharedRate, Transfer, rdma};
 use peerlane_machine::copy_time::CopyTime;
 use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
@@ -362,6 +362,11 @@ impl<'a> Expectation<'a> {
     fn rate(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
         let per_unit = metric.unit.rate(1.0)?.bytes_per_second();
         let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
+        if metric.engine == Some(Engine::Nic)
+            && let Some(nics) = self.nics(row, col)
+        {
+            return if both { None } else { self.between_nics(per_unit, metric.op, nics) };
+        }
         let transfer = self.transfer(metric, row, col, both)?;
         let answers = self.solve(&transfer, both)?;
         // of copies of one size, each has its start-up
@@ -380,6 +385,30 @@ impl<'a> Expectation<'a> {
             high: sum(|(_, [_, high])| *high),
             binding: Bottleneck { words: first.bottleneck.clone(), link: first.link },
         })
+    }
+
+    /// Two NICs of the machine, or one twice.
+    fn nics(&self, row: &str, col: &str) -> Option<[NodeId; 2]> {
+        let fabric = &self.model.machine.fabric;
+        let nic = |name| fabric.find(name).filter(|id| fabric.node(*id).kind == NodeKind::Nic);
+        Some([nic(row)?, nic(if col == ITSELF { row } else { col })?])
+    }
+
+    /// From the host memory nearest to one NIC to that of another, or back through the same.
+    fn between_nics(&self, per_unit: f64, op: Option<Operation>, [a, b]: [NodeId; 2]) -> Option<Expected> {
+        let (from, to) = if op == Some(Operation::Read) { (b, a) } else { (a, b) };
+        let fabric = &self.model.machine.fabric;
+        let end = |nic| Some([fabric.nearest_host(nic)?, nic]);
+        let (from, to) = (end(from)?, end(to)?);
+        let of = |model| rdma::between(model, from, to).ok();
+        let (rate, words) = of(self.model)?;
+        let value = rate.bytes_per_second() / per_unit;
+        let ends =
+            self.model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
+        let [fast, slow] = ends;
+        let spread = self.model.parts.spreads().of(Class::RdmaHost.name());
+        let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
+        Some(Expected { value, low, high, binding: Bottleneck { words, link: None } })
     }
 
     /// What a rate's cell stands for.

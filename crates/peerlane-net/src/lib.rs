@@ -10,6 +10,7 @@ mod error;
 mod handshake;
 mod head;
 pub mod launcher;
+mod local;
 mod message;
 mod secret;
 mod tcp;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub use agent::{Join, take_part};
 pub use error::Error;
 pub use head::{Agents, Head};
+pub use local::LocalNics;
 pub use secret::Secret;
 
 /// What a connection to the head is for.

@@ -1,10 +1,13 @@
 //! `peerlane measure`: measures the paths of a live or simulated machine, records the run, and shows it.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::assemble::assemble;
@@ -12,7 +15,7 @@ use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::one_line::shown;
-use peerlane::plan::{Method, Plan, Scope, Selection};
+use peerlane::plan::{Method, Plan, Scope, Selection, Test, UsableNics};
 use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
 use peerlane_gpu::{GpuName, timeline};
@@ -61,9 +64,13 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if let (Some(redactor), Some(name)) = (&mut redactor, &args.collect.host) {
         redactor.learn_host(name);
     }
-    let ahead = ahead(args.target.as_deref());
-    let measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut())?;
-    let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone() };
+    let without_gpus = |test: &Test| test.is_without_gpus();
+    let no_gpus = !args.tests.is_empty() && args.tests.iter().all(without_gpus);
+    let ahead = if no_gpus { None } else { ahead(args.target.as_deref()) };
+    let need_gpu = !args.tests.iter().any(without_gpus);
+    let mut measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut(), need_gpu)?;
+    let nics = if args.tests.contains(&Test::Nic) { usable_nics(&mut measured) } else { None };
+    let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone(), nics };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);
     method.budget = args.budget.unwrap_or(method.budget);
@@ -118,7 +125,7 @@ pub(crate) struct Taken {
 pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let mut redactor = redact.then(Redactor::default);
     let ahead = ahead(None);
-    let measured = this_machine("measure", redactor.as_mut())?;
+    let measured = this_machine("measure", redactor.as_mut(), true)?;
     let method = Scope::Default.method(gpus(&measured.machine));
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
     let shown = io::stderr().is_terminal() && !crate::quiet();
@@ -191,6 +198,27 @@ fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method
     }
     let why: Vec<String> = plan.skipped.iter().map(|s| format!("{}: {}", s.test, s.why)).collect();
     Err(Failure::new(format!("nothing to measure on {}\n{}", measured.machine.name, why.join("\n"))))
+}
+
+/// The NICs of this machine that verbs can open; nothing of a simulated one.
+fn usable_nics(measured: &mut Measured) -> Option<UsableNics> {
+    let Device::Live { nics, .. } = &mut measured.device else { return None };
+    // a library of a NIC's vendor may hang
+    let (sender, found) = mpsc::channel();
+    let asked = thread::Builder::new().spawn(move || drop(sender.send(peerlane_net::verbs::nics())));
+    let Some((found, mut why)) = asked.ok().and_then(|_| found.recv_timeout(live::PATIENCE).ok()) else {
+        let why = format!("libibverbs did not list its adapters within {} s", live::PATIENCE.as_secs());
+        return Some(UsableNics { names: Vec::new(), why: Some(why) });
+    };
+    let fabric = &measured.machine.fabric;
+    for found in found {
+        match fabric.find(&found.name) {
+            Some(id) => drop(nics.insert(fabric.node(id).name.clone(), found.name)),
+            None => why.push(format!("{} is at none of the PCI devices that are known", found.name)),
+        }
+    }
+    let why = (!why.is_empty()).then(|| why.join("; "));
+    Some(UsableNics { names: nics.keys().cloned().collect(), why })
 }
 
 /// The record of a run before its first step.
@@ -306,15 +334,16 @@ fn missing(run: &Run) -> bool {
     run.cells.iter().any(no_value)
 }
 
-/// This machine and its GPUs.
-fn this_machine(command: &str, redactor: Option<&mut Redactor>) -> Result<Measured, Failure> {
-    if !live::has_nvidia_gpu() {
+/// This machine and its GPUs, which it need not have where nothing is asked of them.
+fn this_machine(command: &str, redactor: Option<&mut Redactor>, need_gpu: bool) -> Result<Measured, Failure> {
+    let has_gpu = live::has_nvidia_gpu();
+    if !has_gpu && need_gpu {
         return Err(Failure::new(format!(
             "no NVIDIA GPU found on this machine; try a simulated machine: peerlane {command} {EXAMPLE}"
         )));
     }
     let looking = timeline::begin("discovery");
-    let mut look = live::look().map_err(Failure::Message)?;
+    let mut look = if has_gpu { live::look().map_err(Failure::Message)? } else { live::look_without_gpu() };
     drop(looking);
     let mut conditions = here();
     if let Some(redactor) = redactor {
@@ -331,17 +360,17 @@ pub(super) fn of_look(look: live::Look, conditions: Conditions) -> Result<Measur
     let driver = look.snapshot.as_ref().and_then(|snapshot| snapshot.driver.clone());
     let conditions = Conditions { driver, ..conditions };
     let Some(machine) = assemble(look.found).into_iter().next() else {
-        return Err(Failure::new("live: no GPU found on this machine"));
+        return Err(Failure::new("live: no GPU and no NIC found on this machine"));
     };
     let place = |node: &Node| Some(GpuName { name: node.name.clone(), address: node.address? });
     let gpus = machine.fabric.of_kind(NodeKind::Gpu).filter_map(|id| place(machine.fabric.node(id))).collect();
     let subject = Subject { name: machine.name.clone(), target: "live".to_owned(), system: None, evidence: look.texts };
-    Ok(Measured { machine, subject, device: Device::Live { gpus }, conditions })
+    Ok(Measured { machine, subject, device: Device::Live { gpus, nics: BTreeMap::new() }, conditions })
 }
 
 /// The machine that TARGET names, for a command that measures it.
 pub(crate) fn resolve(target: Option<&OsStr>, command: &str) -> Result<Measured, Failure> {
-    resolve_redacted(target, command, None)
+    resolve_redacted(target, command, None, true)
 }
 
 /// The same, with what identifies the machine taken out of what describes it.
@@ -349,8 +378,9 @@ fn resolve_redacted(
     target: Option<&OsStr>,
     command: &str,
     redactor: Option<&mut Redactor>,
+    need_gpu: bool,
 ) -> Result<Measured, Failure> {
-    let Some(path) = target.filter(|t| *t != "live") else { return this_machine(command, redactor) };
+    let Some(path) = target.filter(|t| *t != "live") else { return this_machine(command, redactor, need_gpu) };
     let mut name = path.to_string_lossy().into_owned();
     let text = match catalogue::system_text(&name) {
         Some(text) => text.to_owned(),

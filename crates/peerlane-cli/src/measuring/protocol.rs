@@ -1,7 +1,7 @@
 //! The protocol between this process and its worker: one line with a request, then one line per message. If more plans
 //! are announced, each is one line, and the events of each end with [`Event::Finished`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use peerlane::collectives::Variables;
 use peerlane::plan::Plan;
@@ -52,10 +52,13 @@ pub(crate) enum Device {
         /// The text.
         system: String,
     },
-    /// The GPUs of this machine.
+    /// The GPUs and NICs of this machine.
     Live {
         /// Which.
         gpus: Vec<GpuName>,
+        /// Names that libibverbs has for its NICs, by those of the plan.
+        #[serde(default)]
+        nics: BTreeMap<String, String>,
     },
 }
 

@@ -271,6 +271,7 @@ fn paths(work: &Work) -> Vec<Path> {
             [a, b] if search.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
             _ => Vec::new(),
         },
+        Work::Rdma(rdma) => vec![path(&rdma.from.nic, &rdma.to.nic)],
         Work::HostMemory { .. } => Vec::new(),
     }
 }

@@ -162,9 +162,10 @@ impl<'a> Supervisor<'a> {
         let share = left as f64 / self.remaining.steps().max(1) as f64;
         plan.method.budget = Seconds::new(plan.method.budget.seconds() * share);
         let device = match &self.device {
-            Device::Live { gpus } => {
+            Device::Live { gpus, nics } => {
                 let needed = self.remaining.needed();
-                Device::Live { gpus: gpus.iter().filter(|gpu| needed.contains(gpu.name.as_str())).cloned().collect() }
+                let gpus = gpus.iter().filter(|gpu| needed.contains(gpu.name.as_str())).cloned().collect();
+                Device::Live { gpus, nics: nics.clone() }
             }
             device => device.clone(),
         };
@@ -422,7 +423,7 @@ mod tests {
     fn a_worker_opens_only_the_remaining_gpus() {
         let gpu =
             |i: usize| GpuName { name: format!("GPU{i}"), address: format!("0000:0{}:00.0", i + 1).parse().unwrap() };
-        let device = Device::Live { gpus: (0..6).map(gpu).collect() };
+        let device = Device::Live { gpus: (0..6).map(gpu).collect(), nics: std::collections::BTreeMap::new() };
         let mut run = run_of(&[("GPU0", "GPU1"), ("GPU2", "GPU3"), ("GPU2", "host")]);
         let machine = peerlane::machine::Machine::default();
         let mut progress = Progress::new(false, &run);
@@ -430,7 +431,7 @@ mod tests {
         let mut supervisor =
             Supervisor::new(device, false, Limits::of(&machine), &mut run, &mut keeper, &mut progress, &interrupt);
         let named = |request: &Request| -> Vec<String> {
-            let Device::Live { gpus } = &request.device else { panic!("{request:?}") };
+            let Device::Live { gpus, .. } = &request.device else { panic!("{request:?}") };
             gpus.iter().map(|gpu| gpu.name.clone()).collect()
         };
         let first = supervisor.request();

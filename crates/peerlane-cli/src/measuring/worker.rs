@@ -16,6 +16,7 @@ use peerlane::simulated_machine::SimulatedMachine;
 use peerlane::units::{Bytes, Seconds};
 
 use peerlane_gpu::{Live, OpenError};
+use peerlane_net::LocalNics;
 
 use super::protocol::{AHEAD, Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
@@ -35,9 +36,74 @@ impl Machine for SimulatedMachine<'_> {
     }
 }
 
-impl Machine for Live {
+/// This machine: its GPUs, where the plan needs them, and its NICs.
+struct Here {
+    live: Option<Live>,
+    nics: LocalNics,
+    /// Whether what is prepared is the NICs'.
+    on_nics: bool,
+    began: Instant,
+}
+
+impl Here {
+    /// What has the prepared steps.
+    fn now_at(&mut self) -> Result<&mut dyn Executor, Failed> {
+        match &mut self.live {
+            _ if self.on_nics => Ok(&mut self.nics),
+            Some(live) => Ok(live),
+            None => Err(Failed::new(FlagKind::NotApplicable, "no GPU was opened")),
+        }
+    }
+}
+
+impl Machine for Here {
     fn conditions(&self) -> Conditions {
-        Live::conditions(self)
+        let mut conditions = self.live.as_ref().map(Live::conditions).unwrap_or_default();
+        conditions.notes.extend(self.nics.notes().iter().cloned());
+        conditions
+    }
+}
+
+impl Executor for Here {
+    fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failed> {
+        self.release();
+        self.on_nics = steps.iter().all(|step| matches!(step.work, Work::Rdma(_)));
+        self.now_at()?.prepare(steps, method, allocation)
+    }
+
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failed> {
+        self.now_at()?.sample(n)
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Failed> {
+        self.now_at()?.verify()
+    }
+
+    fn release(&mut self) {
+        self.nics.release();
+        if let Some(live) = &mut self.live {
+            live.release();
+        }
+    }
+
+    fn states(&mut self) -> Vec<GpuState> {
+        self.live.as_mut().map(Executor::states).unwrap_or_default()
+    }
+
+    fn counters(&mut self) -> Reading {
+        self.live.as_mut().map(Executor::counters).unwrap_or_default()
+    }
+
+    fn now(&mut self) -> Seconds {
+        Seconds::new(self.began.elapsed().as_secs_f64())
+    }
+
+    fn runs_while_preparing(&self) -> bool {
+        !self.on_nics && self.live.as_ref().is_some_and(Executor::runs_while_preparing)
+    }
+
+    fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
+        self.live.as_ref().map_or(0.0, |live| live.between_runs(work, quantity))
     }
 }
 
@@ -53,9 +119,12 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
                 None => machine,
             }))
         }
-        Device::Live { gpus } => {
+        Device::Live { gpus, nics } => {
             let refused = |OpenError { gpus, kind, reason }| Refused { gpus, kind, reason };
-            Ok(Box::new(Live::open(gpus, &request.tolerated).map_err(refused)?))
+            // a machine without a GPU has NICs, too
+            let by_nics = !request.more && request.plan.steps().all(|step| matches!(step.work, Work::Rdma(_)));
+            let live = if by_nics { None } else { Some(Live::open(gpus, &request.tolerated).map_err(refused)?) };
+            Ok(Box::new(Here { live, nics: LocalNics::new(nics.clone()), on_nics: false, began: Instant::now() }))
         }
     }
 }

@@ -5,8 +5,8 @@ mod table;
 use std::collections::{HashMap, HashSet};
 
 use peerlane::comparison::{Comparison, Expected, ExpectedMatrix, Series, Source};
-use peerlane::fabric::Fabric;
-use peerlane::matrix::Unit;
+use peerlane::fabric::{Fabric, NodeKind};
+use peerlane::matrix::{Engine, Unit};
 use peerlane::names::{natural, ranges};
 
 use super::label;
@@ -31,7 +31,7 @@ pub(crate) struct Section {
 }
 
 struct Line {
-    /// The path class; none where an end is host memory.
+    /// The path class; none where an end is host memory, and from NIC to NIC; `loop` of a NIC with itself.
     class: Option<String>,
     between: String,
     cells: usize,
@@ -138,12 +138,22 @@ impl Sections<'_> {
     fn add_series(&mut self, source: String, series: &Series) {
         let matrix = series.matrix();
         let any_measured = matrix.values.iter().flatten().any(Option::is_some);
-        let cells = ends(&matrix.rows, &matrix.cols).filter_map(|(i, j, row, col)| {
+        // a NIC with itself is its loopback
+        let with_diagonal = matrix.engine == Some(Engine::Nic);
+        let cells = ends(&matrix.rows, &matrix.cols, with_diagonal).filter_map(|(i, j, row, col)| {
             let expected = series.expected(i, j).filter(|e| e.value > 0.0);
             let measured = series.measured(i, j).map(|m| (m.value, m.upto));
             let shown = if any_measured { measured.is_some() } else { expected.is_some() };
             let off = expected.zip(measured).is_some_and(|(expected, measured)| is_off(expected, measured));
-            shown.then(|| Cell { off, ..self.cell(row, col, expected.map(|e| e.value), measured) })
+            let cell = || Cell { off, ..self.cell(row, col, expected.map(|e| e.value), measured) };
+            // what RDMA takes from NIC to NIC is no path of the machine
+            let is_nic = |name| self.fabric.find(name).is_some_and(|id| self.fabric.node(id).kind == NodeKind::Nic);
+            let class = match (with_diagonal && is_nic(row) && is_nic(col), row == col) {
+                (true, true) => Some("loop".to_owned()),
+                (true, false) => None,
+                (false, _) => return shown.then(cell),
+            };
+            shown.then(|| Cell { class, ..cell() })
         });
         let cells = cells.collect();
         self.add(matrix.describe(), source, matrix.unit, cells);
@@ -151,7 +161,7 @@ impl Sections<'_> {
 
     /// Adds the cells with an expectation.
     fn add_predicted(&mut self, expected: &ExpectedMatrix) {
-        let cells = ends(&expected.rows, &expected.cols).filter_map(|(i, j, row, col)| {
+        let cells = ends(&expected.rows, &expected.cols, false).filter_map(|(i, j, row, col)| {
             let value = expected.values.get(i)?.get(j).copied().flatten().filter(|v| *v > 0.0)?;
             Some(self.cell(row, col, Some(value), None))
         });
@@ -179,13 +189,17 @@ impl Sections<'_> {
     }
 }
 
-/// The positions off the diagonal, with their names.
-fn ends<'n>(rows: &'n [String], cols: &'n [String]) -> impl Iterator<Item = (usize, usize, &'n str, &'n str)> {
+/// The positions, those on the diagonal only where wanted, with their names.
+fn ends<'n>(
+    rows: &'n [String],
+    cols: &'n [String],
+    diagonal: bool,
+) -> impl Iterator<Item = (usize, usize, &'n str, &'n str)> {
     let all = rows
         .iter()
         .enumerate()
         .flat_map(move |(i, row)| cols.iter().enumerate().map(move |(j, col)| (i, j, row.as_str(), col.as_str())));
-    all.filter(|(.., row, col)| row != col)
+    all.filter(move |(.., row, col)| diagonal || row != col)
 }
 
 impl Section {
@@ -271,6 +285,12 @@ pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
             names.len() - 1
         })
     };
+    if pairs.iter().all(|(a, b)| a == b) {
+        let mut alone: Vec<&str> = pairs.iter().map(|(a, _)| *a).collect();
+        alone.sort_by_key(|name| natural(name));
+        alone.dedup();
+        return ranges(&alone);
+    }
     let mut once = HashSet::new();
     let mut numbered: Vec<(usize, usize)> = pairs.iter().map(|(a, b)| (number(*a), number(*b))).collect();
     numbered.retain(|pair| once.insert(*pair));
@@ -384,6 +404,7 @@ mod tests {
         assert_eq!(between(&both(&[("a0", "a1"), ("a0", "a2"), ("a1", "a2")])), "among a0–a2");
         assert_eq!(between(&both(&[("a0", "b0"), ("a0", "b1"), ("a1", "b0"), ("a1", "b1")])), "a0, a1 ↔ b0, b1");
         assert_eq!(between(&both(&[("a0", "a1"), ("a1", "a2"), ("a2", "a3")])), "3 pairs of a0–a3");
+        assert_eq!(between(&[("a1", "a1"), ("a0", "a0"), ("a2", "a2")]), "a0–a2");
         assert_eq!(between(&[("a0", "b0"), ("a1", "b1")]), "a0, a1 → b0, b1 (2 of the pairs)");
     }
 

@@ -186,6 +186,8 @@ fn with_nics(rows: &mut Rows) {
         let nic = d.gpu_nic.as_ref()?;
         Some(Cell { about: nic.class_pair.join(", "), ..Cell::labelled(nic.class.clone(), 0.0) })
     });
+    rows.add(more, "NIC, out and back, worst", |d| worst(&None, &d.measured.nic_loopback, "→"));
+    rows.add(more, "NIC → NIC, worst", |d| worst(&None, &d.measured.nic_to_nic, "→"));
     type Way = fn(&GpuNic) -> (&NicRates, &Option<MeasuredAlone>);
     let ways: [(&str, &str, Way); 2] = [
         ("GPU → NIC, worst GPU", "GPU → NIC, through host memory", |nic| (&nic.to_nic, &nic.measured_to_nic)),

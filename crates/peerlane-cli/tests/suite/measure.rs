@@ -342,3 +342,61 @@ fn a_worker_that_dies_is_replaced() {
     let run = kept(&folder.join("run.json"));
     assert!(run.cells.iter().all(|c| !c.is_void() || c.flag(FlagKind::NotApplicable).is_some()));
 }
+
+#[test]
+fn nics_are_measured_checked_reported_and_compared() {
+    let folder = folder("nics");
+    let (sound, bad) = (folder.join("sound.json"), folder.join("bad.json"));
+    let measured = peerlane(&["measure", "hgx-h200", "--tests", "nic", "-o", text(&sound)]);
+    assert_eq!(status(&measured), 0, "{}", err(&measured));
+    let run = kept(&sound);
+    assert_eq!((answered(&run), run.cells.len()), (all_steps(&run), 8 + 8 * 7));
+    let checked = peerlane(&["check", text(&sound)]);
+    assert_eq!(status(&checked), 0);
+    let said = String::from_utf8(checked.stdout).unwrap();
+    assert!(said.contains("HEALTHY  no findings; checked: NICs"), "{said}");
+    assert!(said.contains("64 values: all as expected"), "{said}");
+
+    // an adapter in a narrow slot, a pair whose network is slow, one that changes data, one that hangs
+    let faults = "link = [\"sw1\", \"mlx5_3\"]\npcie = \"3.0 x8\"\n\
+        [[faults]]\nfrom = \"mlx5_0\"\nto = \"mlx5_1\"\nfactor = 0.5\n\
+        [[faults]]\ncorrupt = [\"mlx5_5\", \"mlx5_6\"]\n\
+        [[faults]]\nhang = [\"mlx5_7\", \"mlx5_7\"]\n";
+    let system = folder.join("system.toml");
+    let design = include_str!("../../../../systems/hgx-h200.toml");
+    fs::write(&system, format!("{design}\n[[faults]]\n{faults}")).unwrap();
+    let measured = peerlane(&["measure", text(&system), "--tests", "nic", "--patience", "2s", "-o", text(&bad)]);
+    assert_eq!(status(&measured), 2, "{}", err(&measured));
+    let run = kept(&bad);
+    let flagged = |kind| run.cells.iter().filter(|cell| cell.flag(kind).is_some()).count();
+    assert_eq!((answered(&run), flagged(FlagKind::Corrupt), flagged(FlagKind::Hung)), (all_steps(&run), 2, 1));
+    let checked = peerlane(&["check", "-v", text(&bad)]);
+    assert_eq!(status(&checked), 1);
+    let said = String::from_utf8(checked.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    for finding in [
+        "mlx5_3 reaches 13 % of what it should, out and back through itself",
+        "Rates between mlx5_0 and mlx5_1 reach 50 % of what the NICs' lines carry",
+        "RDMA between mlx5_5 and mlx5_6 corrupts data",
+        "RDMA out and back through mlx5_7 hangs",
+    ] {
+        assert!(said.contains(finding), "{finding}: {said}");
+    }
+
+    let compared = peerlane(&["compare", text(&sound), text(&bad)]);
+    let said = String::from_utf8(compared.stdout).unwrap();
+    let figure = |name: &str| {
+        // measured values stand below the prediction
+        let line = said.lines().skip_while(|line| !line.starts_with(name)).nth(1);
+        let line = line.unwrap_or_else(|| panic!("{name}: {said}"));
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let near = |text: &str, gb: f64| (text.parse::<f64>().unwrap() / gb - 1.0).abs() < 0.02;
+    let loopback = figure("NIC, out and back, worst");
+    assert!(near(&loopback[1], 49.6) && near(&loopback[2], 6.5), "{loopback:?}");
+    let to_others = figure("NIC → NIC, worst");
+    assert!(near(&to_others[1], 49.6) && near(&to_others[2], 6.5), "{to_others:?}");
+    let page = folder.join("page.html");
+    let reported = peerlane(&["report", text(&bad), "-o", text(&page)]);
+    assert_eq!(status(&reported), 0, "{}", err(&reported));
+    assert!(fs::read_to_string(&page).unwrap().contains("mlx5_3 reaches 13 %"));
+}

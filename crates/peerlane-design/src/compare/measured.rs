@@ -61,6 +61,12 @@ pub struct MeasuredRates {
     /// Within a GPU's own memory; each byte counts twice, once read and once written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<MeasuredAlone>,
+    /// Host memory, out and back through a NIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic_loopback: Option<MeasuredAlone>,
+    /// Host memory to host memory, from one NIC of the machine to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nic_to_nic: Option<MeasuredAlone>,
 }
 
 /// A number of a source in one place: its low and its high end, in GB/s.
@@ -215,6 +221,14 @@ pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]]) -> Option<Measure
         Some((Source { low, high, published, evidence: origin.to_string() }, vec![number]))
     });
     of_sources(rates.chain(curves))
+}
+
+/// Of NICs: out and back through each, or from one to another.
+pub(super) fn nics(machine: &Machine, loopback: bool) -> Option<MeasuredAlone> {
+    let nic = move |id: Option<NodeId>| id.filter(|id| machine.fabric.node(*id).kind == NodeKind::Nic);
+    of_sources(cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| {
+        nic(row).zip(nic(col)).is_some_and(|(a, b)| (a == b) == loopback)
+    }))
 }
 
 fn of_run(values: impl Iterator<Item = (f64, Unit)>) -> Option<MeasuredValue> {

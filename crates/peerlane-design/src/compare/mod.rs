@@ -155,6 +155,8 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
     design.measured.local = measured::local(machine);
     design.gpu_memory = memory::gpu_memory(&model, &design.measured.local);
     design.gpu_nic = nic::gpu_nic(&model);
+    design.measured.nic_loopback = measured::nics(machine, true);
+    design.measured.nic_to_nic = measured::nics(machine, false);
     if let Some(run) = run {
         design.measured_sets(run);
     }

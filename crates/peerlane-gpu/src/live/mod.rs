@@ -191,6 +191,11 @@ impl Live {
             Work::SpinGlass(lattice) => single(spin_glass::SpinGlass::prepare(machine, lattice, method)?),
             Work::Halo(grid) => single(halo::Halo::prepare(machine, grid, method)?),
             Work::Bfs(search) => single(bfs::Bfs::prepare(machine, search)?),
+            Work::Rdma(rdma) => {
+                return Err(Problem::NotApplicable(format!(
+                    "{rdma}: RDMA is measured by verbs, and not by the GPUs' driver"
+                )));
+            }
             Work::HostMemory { node, kernel } => {
                 machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
                 single(host_memory::HostStream::prepare(node, *kernel, size, method)?)

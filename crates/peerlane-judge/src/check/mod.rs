@@ -13,6 +13,8 @@ mod gids;
 mod gpu_setting;
 mod halo_slow;
 mod nccl;
+mod nic_failed;
+mod nic_slow;
 mod one_link;
 mod prelude;
 pub(crate) mod raised;
@@ -242,10 +244,11 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 62] = [
+const RULES: [Rule; 64] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
+    nic_failed::RULE,
     fabric_not_ready::RULE,
     contradictory_evidence::RULE,
     nvlink_lanes_down::RULE,
@@ -282,6 +285,7 @@ const RULES: [Rule; 62] = [
     spin_glass_slow::RULE,
     halo_slow::RULE,
     bfs_slow::RULE,
+    nic_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,

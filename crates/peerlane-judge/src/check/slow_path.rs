@@ -418,8 +418,12 @@ pub(super) fn is_payload_of(width: PcieWidth, rate: Rate) -> bool {
 /// The narrower PCIe links whose payload rate the slow cell has: fewer lanes of the same generation, or the
 /// same lanes at a lower one, of the narrowest link on its path.
 fn fits(view: &View, slow: &Slow) -> Vec<String> {
-    let rate = one_way(slow.matrix, slow.cell.rate);
     let hops = view.path(&slow.cell, slow.matrix.p2p).map(|p| p.hops).unwrap_or_default();
+    narrower(view, hops.iter().map(|hop| hop.link), one_way(slow.matrix, slow.cell.rate))
+}
+
+/// The same of these links.
+pub(super) fn narrower(view: &View, links: impl IntoIterator<Item = LinkId>, rate: Rate) -> Vec<String> {
     let known = |link: LinkId| match &view.fabric().link(link).kind {
         LinkKind::Pcie { running, allowed, .. } => {
             let width = if view.is_captured() && allowed.raw_rate().is_some() { *allowed } else { *running };
@@ -427,7 +431,7 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
         }
         _ => None,
     };
-    let narrowest = lowest(hops.iter().filter_map(|hop| known(hop.link)), |(_, raw)| raw.gb());
+    let narrowest = lowest(links.into_iter().filter_map(known), |(_, raw)| raw.gb());
     let Some((width, _)) = narrowest else { return Vec::new() };
     let (Some(generation), Some(lanes)) = (width.generation, width.lanes) else { return Vec::new() };
     let fewer = [1, 2, 4, 8, 16].into_iter().filter(|n| *n < lanes).map(|n| PcieWidth::new(generation, n));

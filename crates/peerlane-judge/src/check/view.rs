@@ -12,7 +12,7 @@ use peerlane_machine::fabric::{
 };
 use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Modules, P2pMatrix, P2pStatus, PciTree};
 use peerlane_machine::machine::{Machine, MachineKind, SourcedMatrix, Statement};
-use peerlane_machine::matrix::{Direction, Matrix, Quantity};
+use peerlane_machine::matrix::{Direction, Engine, Matrix, Quantity};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
@@ -265,10 +265,18 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bandwidth matrices with their index.
+    /// The bandwidth matrices with their index, but for those of RDMA from NIC to NIC.
     pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a SourcedMatrix)> + use<'a> {
+        let fabric = self.fabric();
         let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
-        all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
+        all.filter(move |(_, o)| o.matrix.quantity == Quantity::Bandwidth && !is_between_nics(fabric, &o.matrix))
+    }
+
+    /// The matrices of RDMA from NIC to NIC, with what is expected of them.
+    pub(super) fn between_nics(&self) -> impl Iterator<Item = (&'a SourcedMatrix, &'a Series<'a>)> + use<'a> {
+        let all = self.machine.matrices.iter().zip(self.comparison.matrices()).take(MOST_MATRICES);
+        let fabric = self.fabric();
+        all.filter(move |(o, _)| o.matrix.quantity == Quantity::Bandwidth && is_between_nics(fabric, &o.matrix))
     }
 
     /// The figures in words that are bandwidths, each with its comparison.
@@ -550,6 +558,12 @@ pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) 
         (Some(r), None) if !captured => Some(r),
         _ => None,
     }
+}
+
+/// Whether it is of RDMA from NIC to NIC, whose data does not take the path between the two in the machine.
+fn is_between_nics(fabric: &Fabric, matrix: &Matrix) -> bool {
+    let is_nic = |name: &String| fabric.find(name).is_some_and(|id| fabric.node(id).kind == NodeKind::Nic);
+    matrix.engine == Some(Engine::Nic) && matrix.rows.iter().chain(&matrix.cols).all(is_nic)
 }
 
 #[cfg(test)]

@@ -337,6 +337,7 @@ fn class(work: &Work, classes: &Classes) -> String {
         Work::SmallCopies(t) => Some((t.source.as_str(), t.destination.as_str())),
         Work::Loads { gpu, memory } => Some((memory.as_str(), gpu.as_str())),
         Work::Signals { a, b } => Some((a.as_str(), b.as_str())),
+        Work::Rdma(rdma) => Some((rdma.from.nic.as_str(), rdma.to.nic.as_str())),
         Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => None,
     };
     let between = ends.map(|(a, b)| if a == b { "own memory".to_owned() } else { classes.between(a, b) });

@@ -49,7 +49,7 @@ pub(super) fn method(gpus: usize) -> Method {
 const PATIENCE: Seconds = Seconds::new(1.5);
 
 fn rounds(machine: &Machine, test: Test) -> Vec<Vec<Step>> {
-    let selection = Selection { tests: vec![test], pairs: Vec::new() };
+    let selection = Selection { tests: vec![test], pairs: Vec::new(), nics: None };
     Plan::of(machine, Scope::Quick, &selection, method(0)).map(|plan| plan.rounds).unwrap_or_default()
 }
 

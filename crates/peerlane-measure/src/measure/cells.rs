@@ -16,7 +16,9 @@ const MATTERS: f64 = 3.0;
 /// What a step gives: its quantities and their units.
 fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
-        Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
+        Work::Transfers(_) | Work::HostMemory { .. } | Work::Rdma(_) => {
+            &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)]
+        }
         Work::Halo(_) => &[(Quantity::ExchangeTime, Unit::Microseconds)],
         Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
         Work::Bfs(_) => &[(Quantity::EdgeRate, Unit::Gteps)],
@@ -66,6 +68,7 @@ pub(super) fn cells(
             | Work::Halo(_)
             | Work::SpinGlass(_)
             | Work::Bfs(_)
+            | Work::Rdma(_)
     );
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),

@@ -15,7 +15,7 @@ pub enum Scope {
     /// What nvbandwidth's whole list measures, and latencies; in ten seconds on four GPUs.
     #[default]
     Default,
-    /// All that can be measured, but managed memory only when requested.
+    /// All that can be measured, but managed memory and NICs, whose network others use, only when requested.
     Full,
 }
 
@@ -41,7 +41,7 @@ impl Scope {
         let belongs = |test: &Test| match self {
             Scope::Quick => quick.contains(test),
             Scope::Default => quick.contains(test) || usual.contains(test),
-            Scope::Full => *test != Test::Managed,
+            Scope::Full => !matches!(test, Test::Managed | Test::Nic),
         };
         Test::ALL.into_iter().filter(belongs).collect()
     }
@@ -88,8 +88,8 @@ impl Plan {
     ///
     /// Families without a step on this machine are in [`Plan::skipped`], each with the reason; a plan may be empty.
     pub fn of(machine: &Machine, scope: Scope, selection: &Selection, method: Method) -> Result<Plan, PlanError> {
-        let site = Site::new(machine, scope);
-        if site.gpus.is_empty() {
+        let site = Site::new(machine, scope, selection.nics.as_ref());
+        if site.gpus.is_empty() && !selection.tests.iter().any(|test| test.is_without_gpus()) {
             return Err(PlanError::NoGpu { machine: machine.name.clone() });
         }
         let chosen = selection.chosen(machine)?;

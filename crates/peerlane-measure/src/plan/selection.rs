@@ -26,6 +26,17 @@ pub struct Selection {
     pub tests: Vec<Test>,
     /// Only steps between these: `GPU0-GPU1`, `GPU0>host`, `GPU3`; empty for all.
     pub pairs: Vec<String>,
+    /// The NICs that can be measured, where that was found out; else all of the machine that do RDMA.
+    pub nics: Option<UsableNics>,
+}
+
+/// The NICs of this machine that verbs can open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsableNics {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Why there are no others, in words: `libibverbs.so.1 not found`.
+    pub why: Option<String>,
 }
 
 /// One of the pairs that are picked.
@@ -80,12 +91,12 @@ fn pick(text: &str, machine: &Machine) -> Result<Pick, String> {
     }
 }
 
-/// The name of the GPU or host memory that is meant.
+/// The name of the GPU, NIC or host memory that is meant.
 fn named(text: &str, machine: &Machine) -> Option<String> {
     if text.eq_ignore_ascii_case(HOST) {
         return Some(HOST.to_owned());
     }
-    let id = machine.lookup_any(text, |kind| matches!(kind, NodeKind::Gpu | NodeKind::Host)).ok()?;
+    let id = machine.lookup_any(text, |kind| matches!(kind, NodeKind::Gpu | NodeKind::Host | NodeKind::Nic)).ok()?;
     Some(machine.fabric.node(id).name.clone())
 }
 
@@ -107,6 +118,7 @@ impl Chosen {
                 gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
             },
             Work::HostMemory { node, .. } => self.has(node, node),
+            Work::Rdma(rdma) => self.has(&rdma.from.nic, &rdma.to.nic),
         }
     }
 

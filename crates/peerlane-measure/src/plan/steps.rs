@@ -8,6 +8,7 @@ mod halos;
 mod host;
 mod latency;
 mod lattices;
+mod nics;
 mod pairs;
 mod sets;
 mod sweeps;
@@ -15,7 +16,7 @@ mod sweeps;
 pub(super) use latency::staged_copies;
 
 use super::rounds::round_robin;
-use super::{Scope, Size, Step, Test, Transfer, Work};
+use super::{Scope, Size, Step, Test, Transfer, UsableNics, Work};
 use peerlane_machine::fabric::{Fabric, NodeKind};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
@@ -70,14 +71,24 @@ pub(super) struct Site<'a> {
     pub(super) gpus: Vec<String>,
     /// Host memory by NUMA node.
     hosts: Vec<String>,
+    /// NICs that do RDMA, as far as is known.
+    nics: Vec<String>,
+    /// Why other NICs than these are left out, or that there are none.
+    no_nics: Option<String>,
 }
 
 impl<'a> Site<'a> {
-    /// A machine's GPUs and host memory.
-    pub(super) fn new(machine: &'a Machine, scope: Scope) -> Self {
+    /// A machine's GPUs, host memory and NICs; of the NICs only those that can be measured, where that is known.
+    pub(super) fn new(machine: &'a Machine, scope: Scope, usable: Option<&UsableNics>) -> Self {
         let fabric = &machine.fabric;
         let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect();
-        Site { machine, fabric, scope, gpus: names(NodeKind::Gpu), hosts: names(NodeKind::Host) }
+        let mut nics: Vec<String> = names(NodeKind::Nic);
+        nics.retain(|name| match usable {
+            Some(usable) => usable.names.contains(name),
+            None => fabric.find(name).is_some_and(|id| fabric.node(id).rdma != Some(false)),
+        });
+        let no_nics = usable.and_then(|usable| usable.why.clone());
+        Site { machine, fabric, scope, gpus: names(NodeKind::Gpu), hosts: names(NodeKind::Host), nics, no_nics }
     }
 
     /// Pairs of GPUs, each once.
@@ -125,6 +136,12 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
             | Test::Collectives
             | Test::Halo
     );
+    if site.gpus.is_empty() && !test.is_without_gpus() {
+        return Err("it needs a GPU, and there is none".to_owned());
+    }
+    if test == Test::Nic && site.nics.is_empty() {
+        return Err(site.no_nics.clone().unwrap_or_else(|| "no NIC that does RDMA is known".to_owned()));
+    }
     if among_gpus && site.gpus.len() < 2 {
         return Err("it needs two GPUs, and there is one".to_owned());
     }
@@ -155,6 +172,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
         Test::Halo => halos::halo(site),
         Test::SpinGlass => lattices::spin_glass(site),
         Test::Bfs => graphs::bfs(site),
+        Test::Nic => nics::steps(site),
     })
 }
 

@@ -158,7 +158,8 @@ fn answers(work: &Work) -> usize {
         | Work::HostMemory { .. }
         | Work::Halo(_)
         | Work::SpinGlass(_)
-        | Work::Bfs(_) => 1,
+        | Work::Bfs(_)
+        | Work::Rdma(_) => 1,
     }
 }
 

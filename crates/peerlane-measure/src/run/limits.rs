@@ -123,6 +123,11 @@ impl<'m> Limits<'m> {
                 })
             }
             (Quantity::Bandwidth, Work::HostMemory { node, .. }) => too_fast(value, &self.memory(node, Bytes(0))),
+            (Quantity::Bandwidth, Work::Rdma(rdma)) => {
+                let out = Transfer::new(&rdma.from.memory, &rdma.from.nic);
+                let back = Transfer::new(&rdma.to.nic, &rdma.to.memory);
+                too_fast(value, &self.of_transfer(&out, cell.size).least(self.of_transfer(&back, cell.size)))
+            }
             (Quantity::BusBandwidth, Work::Collective { operation, gpus }) => {
                 let most = gpus.iter().map(|gpu| self.of_rank(gpu, *operation, cell.size)).reduce(Most::least)?;
                 too_fast(value, &most)
@@ -265,7 +270,6 @@ mod tests {
             n: 9,
             phases: None,
             each,
-            phases: None,
             modes,
             flags,
             samples,

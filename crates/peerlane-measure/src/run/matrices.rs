@@ -126,7 +126,7 @@ fn both<'a>(
     places: &'a [(usize, Place<'a>)],
     end: fn(&Place<'a>) -> &'a str,
 ) -> impl Iterator<Item = &'a str> {
-    let wanted = if kind.ends == Ends::Gpus { places } else { &[] };
+    let wanted = if matches!(kind.ends, Ends::Gpus | Ends::Nics) { places } else { &[] };
     wanted.iter().map(move |(_, p)| end(p))
 }
 
@@ -223,6 +223,7 @@ fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
         }
         Work::SpinGlass(lattice) => ("spin glass".to_owned(), lattice.gpus.clone()),
         Work::Bfs(search) => ("breadth-first search".to_owned(), search.gpus.clone()),
+        Work::Rdma(rdma) => ("RDMA".to_owned(), vec![rdma.from.nic.clone(), rdma.to.nic.clone()]),
     };
     (what, ends, settings)
 }
@@ -234,7 +235,7 @@ mod tests {
     use crate::plan::Step;
     use crate::run::FlagKind;
     use peerlane_machine::matrix::Direction;
-    use peerlane_machine::transfer::{Collective, HostMemory, Transfer, Via};
+    use peerlane_machine::transfer::{Collective, HostMemory, NicEnd, Rdma, Transfer, Via};
 
     fn read(source: &str, destination: &str) -> Transfer {
         Transfer { op: Operation::Read, ..Transfer::new(source, destination) }
@@ -322,6 +323,28 @@ mod tests {
         assert_eq!(of(12.0), expected(pair, pair, Some(true), "load-latency"));
         assert_eq!(of(13.0), expected("GPU0", "host", None, "load-latency"));
         assert_eq!(of(16.0), expected(pair, pair, Some(false), "staged"));
+    }
+
+    #[test]
+    fn nics_stand_among_nics_with_loopbacks_on_the_diagonal() {
+        let rdma = |from: &str, to: &str, op| {
+            let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
+            step(Test::Nic, Work::Rdma(Rdma { from: end(from), to: end(to), op }))
+        };
+        let steps = [
+            rdma("mlx5_0", "mlx5_0", Operation::Write),
+            rdma("mlx5_0", "mlx5_1", Operation::Write),
+            rdma("mlx5_0", "mlx5_1", Operation::Read),
+        ];
+        let cells: Vec<Cell> = steps.iter().enumerate().map(|(i, s)| cell(i, s, i as f64 + 1.0)).collect();
+        let all = matrices(&cells);
+        let [written, read] = all.as_slice() else { panic!("{all:#?}") };
+        let m = &written.matrix;
+        assert_eq!((m.rows.join(" "), m.cols.join(" ")), ("mlx5_0 mlx5_1".into(), "mlx5_0 mlx5_1".into()));
+        assert_eq!(m.values, [[Some(1.0), Some(2.0)], [None, None]]);
+        assert_eq!((m.p2p, m.engine, m.title.as_str()), (None, Some(Engine::Nic), "nic"));
+        // the one that gets the data drives a read
+        assert_eq!(read.matrix.between("mlx5_1", "mlx5_0"), Some(3.0));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) const SELF: &str = "self";
 pub(super) enum Ends {
     /// None: rows and columns are GPUs.
     Gpus,
+    /// None: rows and columns are NICs, on the diagonal by loopback.
+    Nics,
     /// The rows.
     FromHost,
     /// The columns.
@@ -91,6 +93,14 @@ pub(super) fn place(cell: &Cell) -> Option<Place<'_>> {
             let kind = Kind { engine: Some(Engine::Sm), ..Kind::of(cell, ends(a, b)) };
             Place { kind, row: a, col: b, mirrored: true }
         }
+        Work::Rdma(rdma) => {
+            let (source, destination) = (rdma.from.nic.as_str(), rdma.to.nic.as_str());
+            let swapped = rdma.op == Operation::Read;
+            let (row, col) = if swapped { (destination, source) } else { (source, destination) };
+            let direction = Some(Direction::Unidirectional);
+            let kind = Kind { engine: Some(Engine::Nic), op: Some(rdma.op), direction, ..Kind::of(cell, Ends::Nics) };
+            Place { kind, row, col, mirrored: false }
+        }
         Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => {
             return None;
         }
@@ -155,7 +165,7 @@ fn transfer<'a>(cell: &Cell, of: &'a Transfer, direction: Option<Direction>) -> 
     let swapped = match ends {
         Ends::Gpus => of.op == Operation::Read,
         Ends::FromHost => !is_host(source),
-        Ends::ToHost | Ends::Within => false,
+        Ends::ToHost | Ends::Within | Ends::Nics => false,
     };
     let (row, col) = match ends {
         Ends::Within => (source, SELF),

@@ -26,7 +26,7 @@ pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
         Work::Signals { .. } => (Quantity::SignalLatency, Unit::Nanoseconds),
         Work::SmallCopies(_) => (Quantity::Latency, Unit::Microseconds),
         Work::Collective { .. } => (Quantity::BusBandwidth, Unit::GigabytesPerSecond),
-        Work::Transfers(_) | Work::HostMemory { .. } => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
+        Work::Transfers(_) | Work::HostMemory { .. } | Work::Rdma(_) => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
         Work::Halo(_) => (Quantity::ExchangeTime, Unit::Microseconds),
         Work::SpinGlass(_) => (Quantity::UpdateTime, Unit::Picoseconds),
         Work::Bfs(_) => (Quantity::EdgeRate, Unit::Gteps),

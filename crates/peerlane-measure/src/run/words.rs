@@ -37,6 +37,7 @@ pub fn ends(work: &Work) -> String {
             let how = if search.gpus.len() > 1 { format!(", {}", search.exchange.name()) } else { String::new() };
             format!("{}, scale {}{how}", list(&search.gpus), search.scale)
         }
+        Work::Rdma(rdma) => arrow(&rdma.from.nic, &rdma.to.nic),
     }
 }
 

@@ -116,6 +116,7 @@ pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
             lattice.exchange != Exchange::Staged && ring(&lattice.gpus).any(|(a, b)| is_pair(pair, a, b))
         }
         Work::Bfs(search) => search.exchange != Exchange::Staged && pair.iter().all(|gpu| search.gpus.contains(gpu)),
+        Work::Rdma(rdma) => is_pair(pair, &rdma.from.nic, &rdma.to.nic),
         Work::HostMemory { .. } => false,
     }
 }

@@ -17,11 +17,12 @@ use peerlane_machine::machine::lookup::HOST;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::spin_glass::SpinGlass;
-use peerlane_machine::transfer::{Collective, HostMemory, Transfer, Via};
+use peerlane_machine::transfer::{Collective, HostMemory, NicEnd, Rdma, Transfer, Via};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_model::collectives::tuning::Tuning;
 use peerlane_model::collectives::{Settings, Variables};
 use peerlane_model::expectation::resolve;
+use peerlane_model::model::rdma::between as rdma_rate;
 use peerlane_model::model::{Model, ModelError, PeerAccess};
 
 /// The least message where a size is to fit the sample's time.
@@ -96,6 +97,7 @@ impl Site<'_, '_> {
             Work::Halo(halo) => self.halo(step.size, halo),
             Work::SpinGlass(lattice) => self.spin_glass(step.size, lattice),
             Work::Bfs(search) => self.bfs(step.size, search),
+            Work::Rdma(rdma) => self.rdma(step.size, rdma),
         }
     }
 
@@ -333,6 +335,36 @@ impl Site<'_, '_> {
         let time = predicted.total * slowness;
         let duration = time * Bfs::ROOTS as f64;
         Ok(Task { values: vec![search.edges() as f64 / time], rates: true, size: size.most(), duration })
+    }
+
+    /// The rate from memory to memory, as slow as a planted fault makes a direction on the way.
+    fn rdma(&self, size: Size, rdma: &Rdma) -> Result<Task, Failure> {
+        let fabric = &self.model.machine.fabric;
+        let end = |end: &NicEnd| -> Result<[NodeId; 2], Failure> {
+            let nic = self.find(&end.nic)?;
+            let near = || not_applicable(format!("no host memory is known near {}", end.nic));
+            let memory =
+                if end.memory == "host" { fabric.nearest_host(nic).ok_or_else(near)? } else { self.find(&end.memory)? };
+            Ok([memory, nic])
+        };
+        let (from, to) = (end(&rdma.from)?, end(&rdma.to)?);
+        let through = rdma_rate(self.model, from, to);
+        let (rate, _) = through.map_err(|e| not_applicable(format!("the model does not predict {rdma}: {e}")))?;
+        let slow = self.faults.iter().filter_map(|fault| match fault {
+            Fault::Slow { from: a, to: b, factor } => {
+                let (a, b) = fabric.find(a).zip(fabric.find(b))?;
+                let on_path = |x: NodeId, y: NodeId| {
+                    (a, b) == (x, y)
+                        || fabric.path(x, y).is_some_and(|path| path.hops.iter().any(|h| (h.from, h.to) == (a, b)))
+                };
+                ((a, b) == (from[1], to[1]) || on_path(from[0], from[1]) || on_path(to[1], to[0])).then_some(*factor)
+            }
+            _ => None,
+        });
+        let rate = rate.bytes_per_second() * slow.product::<f64>();
+        let size = size.most();
+        let duration = (size.0 as f64 / rate).max(self.method.sample_time.seconds());
+        Ok(Task { values: vec![rate], rates: true, size, duration })
     }
 
     /// The peak of the memory bus, which is all that the model knows: a bound.

@@ -62,7 +62,12 @@ impl DeviceList {
         let mut count = 0;
         // SAFETY: the function writes the number of entries to the address that it is given.
         let first = unsafe { get(&raw mut count) };
-        let first = NonNull::new(first).ok_or_else(|| refused("ibv_get_device_list"))?;
+        let first = NonNull::new(first).ok_or_else(|| {
+            let why = refused("ibv_get_device_list");
+            // what the library says where the kernel has nothing for it
+            let none = why.contains("not implemented");
+            if none { format!("{why}: no RDMA driver is loaded (ib_uverbs)") } else { why }
+        })?;
         Ok(DeviceList { first, count: usize::try_from(count).unwrap_or(0) })
     }
 

@@ -236,7 +236,14 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
         if devices.is_empty() {
             devices.push(OsDevice { name, rdma: true, ..OsDevice::default() });
         }
-        add(&entry, devices);
+        // one that software makes of a network device is on no bus, and the rate that it reports means nothing
+        match attribute(sys, &entry, "parent").filter(|_| owner(sys, &entry).is_none()) {
+            Some(parent) if !parent.contains('/') => {
+                devices.iter_mut().for_each(|device| device.gigabits = None);
+                add(&format!("class/net/{parent}"), devices);
+            }
+            _ => add(&entry, devices),
+        }
     }
     for name in sys.names("class/net") {
         let entry = format!("class/net/{name}");
@@ -407,6 +414,34 @@ mod tests {
         let node = &host.numa[0];
         assert_eq!((node.id, node.package, node.memory), (1, Some(1), Some(Bytes(1 << 20))));
         assert_eq!(found.evidence[0].origin.lines, None);
+    }
+
+    #[test]
+    fn an_adapter_made_by_software_is_that_of_its_network_device() {
+        let root = Scratch::new("rxe");
+        let nic = "sys/devices/pci0000:00/0000:00:03.0";
+        root.function(nic, "0x020000", "0x1af4");
+        root.write(&format!("{nic}/virtio0/net/eth0/speed"), "-1\n");
+        let rxe = "sys/devices/virtual/infiniband/rxe0";
+        root.write(&format!("{rxe}/parent"), "eth0\n");
+        root.write(&format!("{rxe}/ports/1/rate"), "2.5 Gb/sec (1X SDR)\n");
+        root.write(&format!("{rxe}/ports/1/state"), "4: ACTIVE\n");
+        let links = [
+            ("sys/bus/pci/devices/0000:00:03.0", "../../../devices/pci0000:00/0000:00:03.0"),
+            ("sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0"),
+            ("sys/class/net/eth0", "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"),
+        ];
+        for (link, target) in links {
+            let link = root.0.join(link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(target, link).unwrap();
+        }
+        let found = read(&root.0);
+        let devices = pci(&found).devices.last().unwrap().os_devices.clone();
+        let names: Vec<(&str, bool, Option<f64>)> =
+            devices.iter().map(|d| (d.name.as_str(), d.rdma, d.gigabits)).collect();
+        // the rate that it reports means nothing
+        assert_eq!(names, [("rxe0", true, None), ("eth0", false, None)]);
     }
 
     #[test]

@@ -107,6 +107,7 @@ pub(crate) mod tests {
             unit: Unit::GigabytesPerSecond,
             estimate: Some(estimate(each.iter().sum())),
             n: 6,
+            phases: None,
             each: each.iter().copied().map(estimate).collect(),
             modes: Vec::new(),
             flags: Vec::new(),

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::plan::{Size, Work};
+use crate::plan::{Size, UsableNics, Work};
 use peerlane_machine::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind};
 use peerlane_machine::machine::MachineKind;
 use peerlane_machine::transfer::Via;
@@ -28,7 +28,7 @@ fn switched(gpus: usize) -> Machine {
 
 fn plan(machine: &Machine, scope: Scope, tests: &[Test], pairs: &[&str]) -> Result<Plan, PlanError> {
     let pairs = pairs.iter().map(|text| text.to_string()).collect();
-    Plan::of(machine, scope, &Selection { tests: tests.to_vec(), pairs }, Method::default())
+    Plan::of(machine, scope, &Selection { tests: tests.to_vec(), pairs, nics: None }, Method::default())
 }
 
 /// Steps and rounds of each family.
@@ -100,12 +100,12 @@ fn a_usual_plan_of_four_gpus() {
 }
 
 #[test]
-fn in_full_everything_is_asked_once_but_managed_memory() {
+fn in_full_everything_is_asked_once_but_managed_memory_and_nics() {
     let machine = system("h200x4-vm");
     let full = plan(&machine, Scope::Full, &[], &[]).unwrap();
     let asked = counts(&full);
     let absent: Vec<Test> = Test::ALL.into_iter().filter(|test| !asked.contains_key(test)).collect();
-    assert_eq!(absent, [Test::Managed, Test::Numa].into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(absent, [Test::Numa, Test::Managed, Test::Nic]);
     assert_eq!(full.skipped.iter().map(|s| s.test).collect::<Vec<_>>(), [Test::Numa]);
     // shifts by 1, 2 and 3, and two swaps that are no shift; 15 sets four ways, single ones not mixed
     assert_eq!((asked[&Test::Permutations].0, asked[&Test::Subsets].0), (2 * 5, 15 * 4 - 4));
@@ -272,4 +272,69 @@ fn halo_exchanges_have_every_number_of_dimensions_with_several_parts_along_each(
     let square = ["GPU0-GPU1", "GPU1-GPU3", "GPU2-GPU3", "GPU2-GPU0"];
     assert_eq!(of(&switched(4), Scope::Quick, &square), ["2x2 1 MiB stores", "2x2 1 MiB copies", "2x2 1 MiB staged"]);
     assert_eq!(of(&switched(4), Scope::Full, &["GPU0-GPU1"]).len(), 15);
+}
+
+/// The NICs of each step, `mlx5_0→mlx5_1`.
+fn nics(plan: &Plan) -> Vec<String> {
+    let ends = plan.steps().map(|step| crate::run::ends(&step.work));
+    ends.collect()
+}
+
+#[test]
+fn nics_go_out_and_back_and_to_each_other_one_at_a_time() {
+    let machine = system("hpcac-tessa");
+    let quick = plan(&machine, Scope::Quick, &[Test::Nic], &[]).unwrap();
+    assert_eq!(counts(&quick)[&Test::Nic], (4 + 12, 4 + 12));
+    assert_eq!(nics(&quick)[..5].join(" "), "mlx5_0→mlx5_0 mlx5_1→mlx5_1 mlx5_2→mlx5_2 mlx5_3→mlx5_3 mlx5_0→mlx5_3");
+    let all: std::collections::BTreeSet<String> = nics(&quick).into_iter().collect();
+    assert_eq!(all.len(), 16, "each ordered pair once");
+    let memory = quick.steps().all(|step| match &step.work {
+        Work::Rdma(rdma) => rdma.from.memory.starts_with("host") && machine.fabric.find(&rdma.to.memory).is_some(),
+        _ => false,
+    });
+    assert!(memory, "the memory is a node of the machine");
+    // by reads, too
+    assert_eq!(plan(&machine, Scope::Full, &[Test::Nic], &[]).unwrap().steps().count(), 32);
+    // a network that others use is left alone unless someone asks
+    assert!(plan(&machine, Scope::Full, &[], &[]).unwrap().steps().all(|step| step.test != Test::Nic));
+    let picked = plan(&machine, Scope::Quick, &[Test::Nic], &["mlx5_1>mlx5_2,mlx5_0-mlx5_0"]).unwrap();
+    assert_eq!(nics(&picked).join(" "), "mlx5_0→mlx5_0 mlx5_1→mlx5_2");
+}
+
+#[test]
+fn of_many_nics_not_all_pairs_are_measured() {
+    let mut b = switched(1).fabric.into_builder();
+    let cpu = b.node(Node::new("cpu1", NodeKind::Cpu));
+    for i in 0..20 {
+        let nic = b.node(Node::new(format!("mlx5_{i}"), NodeKind::Nic));
+        b.link(Link::new(cpu, nic, LinkKind::pcie("5.0 x16".parse().unwrap())));
+    }
+    let machine = Machine::new("many", MachineKind::Design, b.build().unwrap());
+    let plan = plan(&machine, Scope::Quick, &[Test::Nic], &[]).unwrap();
+    assert_eq!(plan.steps().count(), 20 + 2 * (20 + 10));
+}
+
+#[test]
+fn nics_need_no_gpu_and_only_those_that_can_be_opened_are_measured() {
+    let machine = system("hpcac-tessa");
+    let mut b = FabricBuilder::new();
+    let cpu = b.node(Node::new("cpu0", NodeKind::Cpu));
+    let nic = b.node(Node { rdma: Some(false), ..Node::new("eth0", NodeKind::Nic) });
+    b.link(Link::new(cpu, nic, LinkKind::pcie("5.0 x16".parse().unwrap())));
+    let without = Machine::new("without", MachineKind::Design, b.build().unwrap());
+    let of = |machine: &Machine, tests: &[Test], nics: Option<UsableNics>| {
+        let selection = Selection { tests: tests.to_vec(), pairs: Vec::new(), nics };
+        Plan::of(machine, Scope::Quick, &selection, Method::default())
+    };
+    let names = vec!["mlx5_2".to_owned()];
+    let one = of(&machine, &[Test::Nic], Some(UsableNics { names, why: None })).unwrap();
+    assert_eq!(nics(&one), ["mlx5_2→mlx5_2"]);
+    let why = Some("libibverbs.so.1 not found".to_owned());
+    let none = of(&machine, &[Test::Nic], Some(UsableNics { names: Vec::new(), why })).unwrap();
+    assert_eq!((none.steps().count(), none.skipped[0].why.as_str()), (0, "libibverbs.so.1 not found"));
+
+    assert!(matches!(of(&without, &[Test::Pairs], None), Err(PlanError::NoGpu { .. })));
+    let both = of(&without, &[Test::Pairs, Test::Nic], None).unwrap();
+    let why: Vec<&str> = both.skipped.iter().map(|skipped| skipped.why.as_str()).collect();
+    assert_eq!(why, ["it needs a GPU, and there is none", "no NIC that does RDMA is known"]);
 }

@@ -3,6 +3,7 @@
 use super::*;
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::halo::Halo;
+use peerlane_machine::transfer::{NicEnd, Rdma};
 
 /// All ordered pairs of four GPUs, alone, by copy engine, and each with the host.
 fn ways() -> Vec<Transfer> {
@@ -275,4 +276,47 @@ fn a_corrupt_pair_corrupts_the_exchanges_that_cross_it() {
     assert!(corrupt("GPU1", "GPU3", Exchange::Stores));
     assert!(!corrupt("GPU1", "GPU2", Exchange::Stores));
     assert!(!corrupt("GPU1", "GPU3", Exchange::Staged));
+}
+
+/// RDMA from NIC to NIC of hpcac-tessa.
+fn rdma(from: &str, to: &str) -> Step {
+    let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host".to_owned() };
+    let work = Work::Rdma(Rdma { from: end(from), to: end(to), op: Operation::Write });
+    Step { test: Test::Nic, work, size: Size::Exactly(Bytes::from_mib(1)) }
+}
+
+#[test]
+fn nics_answer_by_the_model_and_by_their_faults() {
+    let machine = system("hpcac-tessa").unwrap().unwrap();
+    let rate = |faults: &[Fault], from: &str, to: &str| ask(&machine, &quiet(faults), &rdma(from, to)).unwrap()[0];
+    let find = |name: &str| machine.fabric.find(name).unwrap();
+    let end = |nic: &str| [machine.fabric.nearest_host(find(nic)).unwrap(), find(nic)];
+    let model = Model::new(&machine, Parts::embedded());
+    for (from, to) in [("mlx5_0", "mlx5_0"), ("mlx5_0", "mlx5_2"), ("mlx5_3", "mlx5_1")] {
+        let (expected, _) = peerlane_model::model::rdma::between(&model, end(from), end(to)).unwrap();
+        assert_eq!(rate(&[], from, to), expected.bytes_per_second());
+    }
+    let slow = |from: &str, to: &str| Fault::Slow { from: from.to_owned(), to: to.to_owned(), factor: 0.5 };
+    // beyond the adapters: only this way, and no loopback
+    let path = [slow("mlx5_0", "mlx5_1")];
+    let share = |faults: &[Fault], from: &str, to: &str| rate(faults, from, to) / rate(&[], from, to);
+    let all = [("mlx5_0", "mlx5_1"), ("mlx5_1", "mlx5_0"), ("mlx5_0", "mlx5_0"), ("mlx5_1", "mlx5_1")];
+    assert_eq!(all.map(|(a, b)| share(&path, a, b)), [0.5, 1.0, 1.0, 1.0]);
+    // the adapter's link, towards the machine: what arrives there, and its loopback
+    let (_, up) = machine.fabric.upstream(find("mlx5_1")).unwrap();
+    let link = [slow("mlx5_1", &machine.fabric.node(up).name)];
+    assert_eq!(all.map(|(a, b)| share(&link, a, b)), [0.5, 1.0, 1.0, 0.5]);
+
+    let verdict = |faults: &[Fault], from: &str, to: &str| {
+        let planted = quiet(faults);
+        let mut machine = virtual_machine(&machine, &planted);
+        let step = rdma(from, to);
+        first(&mut machine, &[&step], 0).unwrap();
+        machine.verify().unwrap().remove(0)
+    };
+    let corrupt = [Fault::Corrupt { pair: pair("mlx5_0", "mlx5_1") }];
+    assert!(matches!(verdict(&corrupt, "mlx5_1", "mlx5_0"), Verdict::Corrupt(_)));
+    assert_eq!(verdict(&corrupt, "mlx5_1", "mlx5_1"), Verdict::Intact);
+    let unknown = ask(&machine, &quiet(&[]), &rdma("mlx5_0", "mlx5_9")).unwrap_err();
+    assert_eq!((unknown.kind, unknown.message.as_str()), (FlagKind::NotApplicable, "hpcac-tessa has no mlx5_9"));
 }

@@ -11,7 +11,7 @@ use peerlane_machine::units::Rate;
 use peerlane_model::expectation::{ExpectedCurve, resolve};
 
 fn measured(machine: &Machine, settings: &Planted, tests: &[Test]) -> Vec<Cell> {
-    let selection = Selection { tests: tests.to_vec(), pairs: Vec::new() };
+    let selection = Selection { tests: tests.to_vec(), pairs: Vec::new(), nics: None };
     let plan = Plan::of(machine, Scope::Default, &selection, Method::default()).unwrap();
     let mut cells = Vec::new();
     let mut keep = |event| {

@@ -109,11 +109,23 @@ impl Message {
 pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -> Result<(Rate, String), RdmaError> {
     let out = nic_path(model, from.0, nic, NicDirection::ToNetwork, from.1)?;
     let back = nic_path(model, to.0, nic, NicDirection::FromNetwork, to.1)?;
-    let mut slowest = if back.rate.bytes_per_second() < out.rate.bytes_per_second() {
-        (back.rate, back.bottleneck.clone())
-    } else {
-        (out.rate, out.bottleneck.clone())
-    };
+    Ok(joined(model, &out, &back))
+}
+
+/// Rate of data that leaves one host memory through a NIC and comes back to another through a NIC, the same or another one of the
+/// machine, and what binds it: `[memory, NIC]` of each end.
+///
+/// Of what lies between two NICs it is taken to carry what their lines do. Fails as [`nic_path`] does.
+pub fn between(model: &Model, from: [NodeId; 2], to: [NodeId; 2]) -> Result<(Rate, String), RdmaError> {
+    let out = nic_path(model, from[0], from[1], NicDirection::ToNetwork, Method::Host)?;
+    let back = nic_path(model, to[0], to[1], NicDirection::FromNetwork, Method::Host)?;
+    Ok(joined(model, &out, &back))
+}
+
+/// Both ways as one transfer.
+fn joined(model: &Model, out: &NicPath, back: &NicPath) -> (Rate, String) {
+    let slowest = if back.rate.bytes_per_second() < out.rate.bytes_per_second() { back } else { out };
+    let mut slowest = (slowest.rate, slowest.bottleneck.clone());
     for (resource, per_byte) in &out.demand.uses {
         let Some((_, more)) = back.demand.uses.iter().find(|(r, _)| r == resource) else { continue };
         let rate = Rate::from_bytes_per_second(model.capacities[*resource] / (per_byte + more));
@@ -121,5 +133,5 @@ pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -
             slowest = (rate, format!("{}, out and back", model.resources[*resource].name));
         }
     }
-    Ok(slowest)
+    slowest
 }

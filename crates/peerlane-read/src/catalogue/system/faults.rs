@@ -56,8 +56,8 @@ impl Reading<'_> {
             FaultEntry { link: Some(link), nvlink: Some(bricks), .. } => self.bricks(link, bricks),
             FaultEntry { from: Some(from), to: Some(to), .. } => self.slow(from, to, factor()?),
             FaultEntry { p2p_off: Some(names), .. } => Ok(Fault::PeerOff { pair: pair(names)? }),
-            FaultEntry { hang: Some(names), .. } => Ok(Fault::Hang { pair: pair(names)? }),
-            FaultEntry { corrupt: Some(names), .. } => Ok(Fault::Corrupt { pair: pair(names)? }),
+            FaultEntry { hang: Some(names), .. } => Ok(Fault::Hang { pair: self.pair_or_nics(names)? }),
+            FaultEntry { corrupt: Some(names), .. } => Ok(Fault::Corrupt { pair: self.pair_or_nics(names)? }),
             FaultEntry { lost: Some(name), .. } => {
                 Ok(Fault::Lost { gpu: gpu(name)?, after: e.after.unwrap_or_default() })
             }
@@ -133,6 +133,13 @@ impl Reading<'_> {
             return Err(self.source.error(name.span(), message));
         }
         Ok(self.name(id))
+    }
+
+    /// Two GPUs, or two NICs, which may be one: its loopback.
+    fn pair_or_nics(&self, names: &[Spanned<String>; 2]) -> Result<[String; 2], SystemError> {
+        let [a, b] = [self.find(&names[0])?, self.find(&names[1])?];
+        let both = |kind| [a, b].iter().all(|id| self.fabric.node(*id).kind == kind);
+        if both(NodeKind::Nic) { Ok([self.name(a), self.name(b)]) } else { self.pair(names) }
     }
 
     fn pair(&self, names: &[Spanned<String>; 2]) -> Result<[String; 2], SystemError> {

@@ -1,0 +1,23 @@
+//! Builds the stand-in of `libibverbs`.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+
+/// Builds the library into a folder of a test's own under `target`, and gives the folder, for `LD_LIBRARY_PATH`.
+pub(crate) fn built(target: &str, test: &str) -> PathBuf {
+    let folder = Path::new(target).join(format!("stand-in-verbs-{test}-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    // the compiler beside the cargo that runs this test
+    let beside = env::var_os("CARGO").map(|cargo| Path::new(&cargo).with_file_name("rustc")).filter(|p| p.exists());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peerlane-net/tests/stand_in/libibverbs.rs");
+    let built = Command::new(beside.unwrap_or_else(|| PathBuf::from("rustc")))
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=ibverbs", "-O", "--cap-lints=allow", "-o"])
+        .arg(folder.join("libibverbs.so.1"))
+        .arg(&source)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    folder
+}
