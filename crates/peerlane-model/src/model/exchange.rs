@@ -15,7 +15,8 @@ const WORDS: [(Exchange, f64); 3] =
 /// The time of an exchange by one method, by the size of a face; all faces are sent at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExchangeTime {
-    method: Exchange,
+    /// Seconds beside the bytes and the copies' own start-up.
+    words: f64,
     /// One behind the other: into the neighbour's memory; or into host memory, and from there.
     legs: Vec<Vec<Send>>,
 }
@@ -32,8 +33,12 @@ struct Send {
 impl ExchangeTime {
     /// Seconds until the last face of so many bytes is there and its neighbour knows.
     pub fn told(&self, bytes: f64) -> f64 {
-        let words = WORDS.iter().find(|(method, _)| *method == self.method).map_or(0.0, |(_, seconds)| *seconds);
-        self.seconds(bytes) + words
+        self.seconds(bytes) + self.words
+    }
+
+    /// The same where each exchange begins so much later.
+    pub(super) fn later(self, seconds: f64) -> Self {
+        ExchangeTime { words: self.words + seconds, ..self }
     }
 
     /// Seconds until the last face of so many bytes is there.
@@ -73,7 +78,8 @@ impl Model<'_> {
             }
         };
         let leg = |transfers: &Vec<Transfer>| self.sends(transfers, method != Exchange::Stores);
-        Some(ExchangeTime { method, legs: legs.iter().map(leg).collect::<Option<_>>()? })
+        let words = WORDS.iter().find(|(of, _)| *of == method).map_or(0.0, |(_, seconds)| *seconds);
+        Some(ExchangeTime { words, legs: legs.iter().map(leg).collect::<Option<_>>()? })
     }
 
     fn sends(&self, transfers: &[Transfer], started: bool) -> Option<Vec<Send>> {
