@@ -148,7 +148,10 @@ fn what_check_finds_in_a_record_fleet_finds_too() {
     let texts: Vec<String> = (0..36).map(|n| maker.run(&format!("node{n:02}"), n as u64, sick(n))).collect();
     let read = |(n, text): (usize, &String)| Node::read(text, &format!("{n}"), &dictionary).unwrap();
     let nodes: Vec<Node> = texts.iter().enumerate().map(read).collect();
-    let again = |node: &Node| Run::from_json(&texts[node.file.parse::<usize>().unwrap()]).ok();
+    let again = |node: &Node| {
+        let run = Run::from_json(&texts[node.file.parse::<usize>().unwrap()]).ok()?;
+        Case::of_run(run, &node.file).ok()
+    };
     let (settings, again) = (Settings::default(), Some(&again as _));
     let fleet = judge(
         &Records { nodes: &nodes, baseline: &[], dictionary: &dictionary, settings: &settings, again },
