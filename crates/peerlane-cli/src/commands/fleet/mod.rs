@@ -1,5 +1,6 @@
 //! `peerlane fleet`, and `check` of three or more records: many machines compared with each other and with themselves.
 
+mod gathered;
 mod labelled;
 mod read;
 mod show;

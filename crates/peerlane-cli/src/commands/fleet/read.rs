@@ -1,6 +1,5 @@
 //! From folders, files, archives and streams to the numbers of records, read in threads. Of a file only the numbers stay.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -11,17 +10,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use flate2::read::MultiGzDecoder;
-use peerlane::assemble::assemble;
 use peerlane::case::Case;
 use peerlane::evidence::{self, Files, Item};
-use peerlane::fabric::NodeKind;
-use peerlane::fleet::{Capture, Dictionary, Node, Unread};
-use peerlane::machine::Machine;
+use peerlane::fleet::{Dictionary, Node, Unread};
 use peerlane::one_line::shown;
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::gathered::{MANIFEST, gathered, is_manifest, machines, node_of};
 use super::is_run;
 use super::labelled::{begins, split};
 use super::zip::{is_zip, unzip};
@@ -33,20 +29,8 @@ const MAX_UNPACKED: usize = 512 << 20;
 /// Texts from archives and streams that are kept for the rules, in bytes.
 const MOST_HELD: usize = 384 << 20;
 
-/// How much of a manifest names its format, in bytes.
-const HEAD: usize = 256;
-
 /// Levels of folders below a target.
 const MOST_LEVELS: usize = 12;
-
-/// What lists the files of `peerlane gather`.
-const MANIFEST: &str = "manifest.json";
-
-/// Its format, up to the version.
-const GATHERED: &str = "peerlane/gather/";
-
-/// The host's name among them.
-const HOST_FILE: &str = "proc/sys/kernel/hostname";
 
 /// Endings of files in folders that may hold records.
 const ENDINGS: [&str; 11] = ["json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "zip", "out", "txt", "log"];
@@ -102,29 +86,6 @@ impl One {
     }
 }
 
-/// The head of what `peerlane gather` lists.
-#[derive(Deserialize)]
-struct Manifest {
-    taken: u64,
-}
-
-/// Whether this text lists what `peerlane gather` saved.
-fn is_manifest(bytes: &[u8]) -> bool {
-    let head = bytes.get(..bytes.len().min(HEAD)).unwrap_or_default();
-    String::from_utf8_lossy(head).contains(GATHERED)
-}
-
-/// What a folder or an archive of `peerlane gather` holds.
-fn gathered(path: &Path) -> Result<Files, String> {
-    evidence::collect(path).map_err(|e| e.to_string())
-}
-
-/// The machines with GPUs that files describe.
-fn machines(name: &str, files: &Files) -> Vec<Machine> {
-    let all = assemble(evidence::read_files(name, files));
-    all.into_iter().filter(|machine| machine.fabric.of_kind(NodeKind::Gpu).next().is_some()).collect()
-}
-
 /// What a worker does.
 enum Job {
     /// Reads a file; `true` where it was named, and not found in a folder.
@@ -150,18 +111,6 @@ impl Found {
 
     /// The machines of what was gathered.
     fn capture(&mut self, name: &str, path: Option<&Path>, files: &Files, dictionary: &Dictionary) {
-        let texts: Vec<(&str, Cow<str>)> = files
-            .iter()
-            .filter_map(|(path, item)| match item {
-                Item::File(bytes) => Some((path, String::from_utf8_lossy(bytes))),
-                Item::Link(_) => None,
-            })
-            .collect();
-        let texts: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_ref())).collect();
-        let of = |end: &str| texts.iter().find(|(path, _)| path.ends_with(end)).map(|(_, text)| *text);
-        let host = of(HOST_FILE).map(str::trim).filter(|host| !host.is_empty());
-        let manifest: Option<Manifest> = of(MANIFEST).and_then(|text| serde_json::from_str(text).ok());
-        let taken = manifest.map_or(0, |manifest| manifest.taken);
         let all = machines(name, files);
         if all.is_empty() {
             let why = "it was gathered on a machine without GPUs, or without their driver".to_owned();
@@ -170,10 +119,7 @@ impl Found {
         let several = all.len() > 1;
         for (at, machine) in all.iter().enumerate() {
             let file = if at == 0 { name.to_owned() } else { format!("{name} #{}", at + 1) };
-            // several machines of one folder have names of their own
-            let host = if several { Some(machine.name.as_str()) } else { host };
-            let capture = Capture { file: &file, host, taken, texts: &texts };
-            let node = Node::captured(machine, &capture, dictionary);
+            let node = node_of(machine, files, &file, several, dictionary);
             let source = match path {
                 Some(path) => Source::Gathered(path.to_owned(), at),
                 None => Source::HeldFiles(files.clone(), at),
