@@ -21,6 +21,12 @@ has /tmp/said '2 values'
 peerlane report /tmp/nic.json -o /tmp/nic.html >/tmp/said 2>&1 || { wrong "report ended with $?"; cat /tmp/said; }
 peerlane compare /tmp/nic.json /tmp/nic.json >/tmp/said 2>&1 || { wrong "compare ended with $?"; cat /tmp/said; }
 
+echo "without names of hosts:"
+hostname gpuhost-acme17
+peerlane measure live --tests nic --redact --budget 5s -o /tmp/redacted.json >/tmp/said 2>&1 || { wrong "ended with $?"; cat /tmp/said; }
+grep -q acme /tmp/redacted.json && wrong "the record has the host's name"
+[ "$(grep -c '"test":"nic".*"value"' /tmp/redacted.json)" = 1 ] || { wrong "no value"; cat /tmp/said; }
+
 echo "without libibverbs, a line says so:"
 find / -xdev -name 'libibverbs.so*' -exec rm {} +
 peerlane measure live --tests nic,pairs >/tmp/said 2>&1

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let ahead = if no_gpus { None } else { ahead(args.target.as_deref()) };
     let need_gpu = !args.tests.iter().any(without_gpus);
     let mut measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut(), need_gpu)?;
-    let nics = if args.tests.contains(&Test::Nic) { usable_nics(&mut measured) } else { None };
+    let nics = if args.tests.contains(&Test::Nic) { usable_nics(&mut measured, redactor.as_mut()) } else { None };
     let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone(), nics };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);
@@ -201,7 +201,7 @@ fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method
 }
 
 /// The NICs of this machine that verbs can open; nothing of a simulated one.
-fn usable_nics(measured: &mut Measured) -> Option<UsableNics> {
+fn usable_nics(measured: &mut Measured, mut redactor: Option<&mut Redactor>) -> Option<UsableNics> {
     let Device::Live { nics, .. } = &mut measured.device else { return None };
     // a library of a NIC's vendor may hang
     let (sender, found) = mpsc::channel();
@@ -211,10 +211,14 @@ fn usable_nics(measured: &mut Measured) -> Option<UsableNics> {
         return Some(UsableNics { names: Vec::new(), why: Some(why) });
     };
     let fabric = &measured.machine.fabric;
+    // names that people gave are replaced, here as in what describes the machine
+    let mut shown = |text: &str| redactor.as_mut().map_or_else(|| text.to_owned(), |redactor| redactor.line(text));
+    why.iter_mut().for_each(|why| *why = shown(why));
     for found in found {
-        match fabric.find(&found.name) {
+        let name = shown(&found.name);
+        match fabric.find(&name) {
             Some(id) => drop(nics.insert(fabric.node(id).name.clone(), found.name)),
-            None => why.push(format!("{} is at none of the PCI devices that are known", found.name)),
+            None => why.push(format!("{name} is at none of the PCI devices that are known")),
         }
     }
     let why = (!why.is_empty()).then(|| why.join("; "));
