@@ -10,7 +10,7 @@ use peerlane::units::Bytes;
 use crate::simulate_apenet::{GPUS, HOSTS, STAGED, pair, time};
 
 /// Compares a picture with the one in `docs/`, or writes it.
-fn picture(name: &str, chart: &Chart) {
+pub(crate) fn picture(name: &str, chart: &Chart) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     let fresh = chart.to_svg();
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -18,10 +18,10 @@ fn picture(name: &str, chart: &Chart) {
         return;
     }
     let old = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(old == fresh, "docs/{name} is stale: UPDATE_DOCS=1 cargo test -p peerlane apenet_pictures::");
+    assert!(old == fresh, "docs/{name} is stale: UPDATE_DOCS=1 cargo test -p peerlane _pictures::");
 }
 
-fn axis(label: &str, scale: Scale) -> Axis {
+pub(crate) fn axis(label: &str, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), scale }
 }
 

@@ -11,6 +11,7 @@
 )]
 
 mod apenet_pictures;
+mod application_pictures;
 mod archives;
 mod assemble_properties;
 mod benchmark_captures;

@@ -21,7 +21,7 @@ fn record(name: &str) -> Run {
     record_of("h200x4-vm-runs", name)
 }
 
-fn record_of(folder: &str, name: &str) -> Run {
+pub(crate) fn record_of(folder: &str, name: &str) -> Run {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures").join(folder).join(name);
     Run::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
