@@ -122,7 +122,9 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
         Device::Live { gpus, nics } => {
             let refused = |OpenError { gpus, kind, reason }| Refused { gpus, kind, reason };
             // a machine without a GPU has NICs, too
-            let by_nics = !request.more && request.plan.steps().all(|step| matches!(step.work, Work::Rdma(_)));
+            let mut steps = request.plan.steps().peekable();
+            let asked = steps.peek().is_some();
+            let by_nics = asked && !request.more && steps.all(|step| matches!(step.work, Work::Rdma(_)));
             let live = if by_nics { None } else { Some(Live::open(gpus, &request.tolerated).map_err(refused)?) };
             Ok(Box::new(Here { live, nics: LocalNics::new(nics.clone()), on_nics: false, began: Instant::now() }))
         }

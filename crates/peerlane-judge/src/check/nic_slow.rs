@@ -148,10 +148,10 @@ fn beyond(view: &View, slow: &[&Compared], id: NodeId, role: Role, sound: bool) 
     Some(
         raised
             .fix(
-                "Check the port's speed and error counters, here and at the switch, then replace the cable, then try another switch \
-                 port.",
+                "Check the port's speed (`ibstat`) and its error counters (`rdma statistic`, `perfquery`, `ethtool -S`), here and at the \
+                 switch, then replace the cable, then try another switch port.",
             )
-            .confirm(format!("`rdma statistic show link {nic}`, `perfquery`, `ethtool -S`"))
+            .confirm(format!("`ibstat {nic}`; {}", confirm::pairs("nic", &[view.node(id)])))
             .about(vec![view.node(id)]),
     )
 }

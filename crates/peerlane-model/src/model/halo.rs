@@ -181,8 +181,8 @@ mod tests {
     fn kernels_store_small_faces_and_copy_engines_carry_large_ones_where_they_are_faster() {
         let nvlink = advice("hgx-h200", "GPU0", "GPU1");
         let [(1, Exchange::Stores), (from, Exchange::Copies)] = fastest(&nvlink)[..] else { panic!("{nvlink:?}") };
-        // 2.26 us at the rates that both ways at once have
-        assert!((11 << 20..13 << 20).contains(&from), "{from}");
+        // 13.3 us, for words and the copies' start-up, at the rates that both ways at once have
+        assert!((68 << 20..73 << 20).contains(&from), "{from}");
         // at that size both take the same
         let machine = system("hgx-h200").unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
@@ -194,7 +194,7 @@ mod tests {
         // as fast as what the copies' start-up is saved by, on a slower path
         let switch = advice("exxact-txr550", "GPU0", "GPU1");
         let [(1, Exchange::Stores), (from, Exchange::Copies)] = fastest(&switch)[..] else { panic!("{switch:?}") };
-        assert!((900 << 10..1 << 20).contains(&from), "{from}");
+        assert!((2500 << 10..3 << 20).contains(&from), "{from}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ const ORDER: [(&str, &str); 9] = [
     ("peerlane-net", "transport verbs error secret wire handshake door message launcher tcp agent head local"),
     (
         "peerlane-cli",
-        "system host output_file printable program args redact live render target formats html measuring commands",
+        "system host output_file printable program redact live args render target formats html measuring commands",
     ),
 ];
 
