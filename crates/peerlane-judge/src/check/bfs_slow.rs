@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 use peerlane_machine::bfs::Bfs;
+use peerlane_machine::matrix::Unit;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell, ends};
 use peerlane_model::model::SearchTime;
@@ -50,7 +51,7 @@ fn run(view: &View) -> Option<Raised> {
              and other ways to exchange in the same table."
         })
         .confirm(confirm::pairs("bfs,local,pairs", &[]))
-        .cost(Cost::of_rate(*expected, *value))
+        .cost(Cost::of(*expected, *value, Unit::Gteps))
         .about_nodes(search.gpus.iter().map(String::as_str))
         .losing(1.0 - 1.0 / worst.times());
     Some(raised)

@@ -154,9 +154,14 @@ pub struct Cost {
 impl Cost {
     /// What a rate lacks, in GB/s; `None` where it reaches what is expected.
     pub(crate) fn of_rate(expected_gb: f64, measured_gb: f64) -> Option<Cost> {
-        let lost = expected_gb - measured_gb;
-        let share = lost / expected_gb;
-        (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit: Unit::GigabytesPerSecond, share })
+        Cost::of(expected_gb, measured_gb, Unit::GigabytesPerSecond)
+    }
+
+    /// What is lost of a rate in this unit.
+    pub(crate) fn of(expected: f64, measured: f64, unit: Unit) -> Option<Cost> {
+        let lost = expected - measured;
+        let share = lost / expected;
+        (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit, share })
     }
 }
 

@@ -34,6 +34,8 @@ fn run(view: &View) -> Option<Raised> {
     let worst = highest(alone, |s| s.times()).or_else(|| highest(&slow, |s| s.times()))?;
     let Compared { lattice, words, predicted, expected, value } = worst;
     let one = lattice.gpus.len() == 1;
+    // what the GPUs' memories move together
+    let gb = |ps: f64| SpinGlass::UPDATE as f64 / ps * 1e3;
     let why = if one {
         "its memory moves 37 bytes an update".to_owned()
     } else {
@@ -54,7 +56,7 @@ fn run(view: &View) -> Option<Raised> {
              (`--tests pairs,load-latency`), and other ways to exchange in the same table."
         })
         .confirm(confirm::pairs("spin-glass,local,pairs", &[]))
-        .cost(Cost::of_rate(1.0 / expected, 1.0 / value))
+        .cost(Cost::of_rate(gb(*expected), gb(*value)))
         .about_nodes(lattice.gpus.iter().map(String::as_str))
         .losing(1.0 - 1.0 / worst.times());
     Some(raised)
@@ -114,5 +116,8 @@ mod tests {
         let both = found(&[(1, 1.3), (2, 1.6)]).unwrap();
         let text = &both.finding.summary;
         assert!(text.contains("The spin glass on GPU0, L = 512 takes 1.30 times"), "{text}");
+        // of about 3,900 GB/s
+        let cost = both.finding.cost.as_ref().unwrap();
+        assert!((850.0..950.0).contains(&cost.lost) && (cost.share - 0.3 / 1.3).abs() < 1e-9, "{cost:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The part of a record that machines are compared by, read without the rest: ten thousand records take seconds then.
 //!
-//! What is alike in many records stays text, so that whoever compares them reads it once. A reader made for this ([`scan`])
+//! What is alike in many records stays text, so that whoever compares them reads it once. A reader made for this (`scan`)
 //! passes over most of a record; where it is in doubt, it leaves the record to the general one.
 
 mod scan;
