@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 73] = [
+const ACTIONS: [(&str, Action, Action); 74] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -115,6 +115,7 @@ const ACTIONS: [(&str, Action, Action); 73] = [
     ("rate-falls-with-size", Monitor, Monitor),
     ("gpu-memory-slow", Monitor, Monitor),
     ("runs-disagree", Monitor, Monitor),
+    ("no-peer-access", Monitor, Monitor),
     ("unsupported-peer-access", Monitor, Monitor),
     ("limited-link", Isolate, Monitor),
     ("crowded-reads", Monitor, Monitor),

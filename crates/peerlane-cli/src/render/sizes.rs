@@ -47,9 +47,10 @@ pub(crate) fn copies(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Resul
         .collect();
     let sizes: Vec<u64> = curves.first().map_or_else(Vec::new, |c| c.rates.iter().map(|(size, _)| *size).collect());
     let rows = ["from", "to", "class", ""];
-    table(out, "Copies by size, copy engine, one way, many one behind another", rows, &sizes, &groups)?;
     let words = |c: &ExpectedCurve| Some((format!("{} → {}", c.from, c.to), c.crossover()?));
-    crossovers(out, curves.iter().filter_map(words))
+    let answers: Vec<(String, String)> = curves.iter().filter_map(words).collect();
+    let title = "Copies by size, copy engine, one way, many one behind another";
+    table(out, title, &answers, rows, &sizes, &groups)
 }
 
 /// Writes messages through NICs, those of a GPU and a NIC beside each other.
@@ -75,7 +76,6 @@ pub(crate) fn messages(out: &mut dyn Write, all: &[NicMessages]) -> io::Result<(
     let curve = all.first().and_then(|of| of.methods.first()).map(|like| like.curve.as_slice()).unwrap_or_default();
     let sizes: Vec<u64> = curve.iter().map(|p| p.size.0).collect();
     let title = "Messages by size between two such nodes: time of one alone, rate of many one behind another";
-    table(out, title, ["from", "through", "class", "method"], &sizes, &groups)?;
     let words = |(of, like): (&NicMessages, &LikeNodes)| {
         let (path, method) = (format!("{} → {}", of.gpu, of.nic), like.method);
         let has_staged = of.methods.iter().any(|like| matches!(like.method, Method::Staged(_)));
@@ -86,22 +86,31 @@ pub(crate) fn messages(out: &mut dyn Write, all: &[NicMessages]) -> io::Result<(
         };
         direct.then_some((path, said))
     };
-    crossovers(out, all.iter().flat_map(|of| of.methods.iter().map(move |like| (of, like))).filter_map(words))
+    let likes = all.iter().flat_map(|of| of.methods.iter().map(move |like| (of, like)));
+    let answers: Vec<(String, String)> = likes.filter_map(words).collect();
+    table(out, title, &answers, ["from", "through", "class", "method"], &sizes, &groups)
 }
 
-fn crossovers(out: &mut dyn Write, all: impl Iterator<Item = (String, String)>) -> io::Result<()> {
-    let mut first = true;
-    for (path, words) in all {
-        if std::mem::take(&mut first) {
-            writeln!(out, "  {}", paint(style::DIM, "◄ the faster method for one of this size; crossovers:"))?;
-        }
-        hang(out, &format!("  {path:<18} "), &words)?;
+/// Writes which method is the faster one by size, path by path.
+fn crossovers(out: &mut dyn Write, answers: &[(String, String)]) -> io::Result<()> {
+    if answers.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    for (path, words) in answers {
+        hang(out, &format!("  {path:<18} "), words)?;
+    }
+    writeln!(out, "  {}", paint(style::DIM, "◄ marks the faster method for one of a size"))
 }
 
-/// Writes groups of columns, as many beside each other as fit.
-fn table(out: &mut dyn Write, title: &str, rows: [&str; 4], sizes: &[u64], groups: &[Vec<Column>]) -> io::Result<()> {
+/// Writes the answers, and then groups of columns, as many beside each other as fit.
+fn table(
+    out: &mut dyn Write,
+    title: &str,
+    answers: &[(String, String)],
+    rows: [&str; 4],
+    sizes: &[u64],
+    groups: &[Vec<Column>],
+) -> io::Result<()> {
     let fitting = (line_width().saturating_sub(LABEL) / COLUMN).max(1);
     let mut blocks: Vec<Vec<(&Column, Vec<bool>)>> = Vec::new();
     for group in groups.iter().filter(|group| !group.is_empty()) {
@@ -122,6 +131,7 @@ fn table(out: &mut dyn Write, title: &str, rows: [&str; 4], sizes: &[u64], group
         writeln!(out)?;
         if n == 0 {
             hang(out, "", &paint(style::HEADING, title))?;
+            crossovers(out, answers)?;
         }
         for (i, name) in rows.iter().enumerate() {
             row(out, name, block.iter().map(|(c, _)| format!(" {:>18}  ", fit(&c.head[i], 18))).collect())?;

@@ -15,6 +15,7 @@ mod halo_slow;
 mod nccl;
 mod nic_failed;
 mod nic_slow;
+mod no_peer_access;
 mod one_link;
 mod prelude;
 pub(crate) mod raised;
@@ -249,7 +250,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 64] = [
+const RULES: [Rule; 65] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -303,6 +304,7 @@ const RULES: [Rule; 64] = [
     rate_falls::RULE,
     gpu_memory_slow::RULE,
     runs_disagree::RULE,
+    no_peer_access::RULE,
     unsupported_peer_access::RULE,
     limited_link::RULE,
     crowded_reads::RULE,
