@@ -1,8 +1,8 @@
 //! The spin glass, cut along Z among GPUs: each updates its boundary planes, sends them, and updates the rest meanwhile.
 //!
 //! A half-sweep of a slab is one launch. Its first blocks update the slab's ends, once the neighbours' planes have come, and the
-//! others the rest. GPUs tell each other by words in memory how far they are, which takes a fifth of the time of events (docs/applications.md);
-//! the host only queues. A word holds the number of the last half-sweep, its *step*, that it tells about.
+//! others the rest. GPUs tell each other by words in memory how far they are; the host only queues. A word holds the number of the
+//! last half-sweep, its *step*, that it tells about.
 //!
 //! Copies of the neighbours' planes exist for each colour. What a step writes to them was last read in the step before, by the
 //! neighbour's ends; and these came from there before this step's ends are updated. So no word is needed for room.
