@@ -51,7 +51,7 @@ impl Model<'_> {
         if search.problem().is_some() {
             return None;
         }
-        let gpus: Vec<NodeId> = search.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let gpus = self.named(&search.gpus)?;
         let n = gpus.len() as f64;
         let other = if search.exchange == Exchange::Staged { OTHER_STAGED } else { OTHER };
         let look = LEVELS * (LEVEL + (n - 1.0) * other) + search.vertices() as f64 / n * vertex;

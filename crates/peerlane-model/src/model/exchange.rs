@@ -9,8 +9,13 @@ use peerlane_machine::matrix::{Engine, Operation};
 /// Seconds from when a face is computed until its neighbour knows that it is there, beside what the bytes and the copies' own
 /// start-up take: words in memory tell it, which kernels and streams wait for. Two H200 of one host, faces of 25 kB, what
 /// exchanges alone take less the rest (`captures/h200x2-vm-runs/spin-glass.json`, docs/applications.md).
-const WORDS: [(Exchange, f64); 3] =
-    [(Exchange::Stores, 4.6e-6), (Exchange::Copies, 15.6e-6), (Exchange::Staged, 25e-6)];
+fn words(method: Exchange) -> f64 {
+    match method {
+        Exchange::Stores => 4.6e-6,
+        Exchange::Copies => 15.6e-6,
+        Exchange::Staged => 25e-6,
+    }
+}
 
 /// The time of an exchange by one method, by the size of a face; all faces are sent at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +54,11 @@ impl ExchangeTime {
 }
 
 impl Model<'_> {
+    /// Nodes by their names; `None` where one is not there.
+    pub(super) fn named(&self, names: &[String]) -> Option<Vec<NodeId>> {
+        names.iter().map(|name| self.machine.fabric.find(name)).collect()
+    }
+
     /// What an exchange takes in which each pair's first GPU sends a face to its second; `None` where a rate is not known, or
     /// where a method needs peer access that is not there.
     ///
@@ -78,8 +88,7 @@ impl Model<'_> {
             }
         };
         let leg = |transfers: &Vec<Transfer>| self.sends(transfers, method != Exchange::Stores);
-        let words = WORDS.iter().find(|(of, _)| *of == method).map_or(0.0, |(_, seconds)| *seconds);
-        Some(ExchangeTime { words, legs: legs.iter().map(leg).collect::<Option<_>>()? })
+        Some(ExchangeTime { words: words(method), legs: legs.iter().map(leg).collect::<Option<_>>()? })
     }
 
     fn sends(&self, transfers: &[Transfer], started: bool) -> Option<Vec<Send>> {

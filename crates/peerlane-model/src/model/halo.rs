@@ -18,7 +18,13 @@ const FACES: [u64; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
 /// Seconds that an exchange of small faces takes longer where nothing else is under way. A kernel of its own stores faces that no
 /// other computes, and staged faces wait for both copies of the step before: 10.2 and 34.7 µs for faces of 4 KiB between two
 /// H200 (`captures/h200x2-vm-runs/halo.json`), less what telling it takes.
-const ALONE: [(Exchange, f64); 2] = [(Exchange::Stores, 5.6e-6), (Exchange::Staged, 5e-6)];
+fn alone(method: Exchange) -> f64 {
+    match method {
+        Exchange::Stores => 5.6e-6,
+        Exchange::Copies => 0.0,
+        Exchange::Staged => 5e-6,
+    }
+}
 
 /// The largest side of a spin glass that is looked at: 13 bytes a place are then 893 GB.
 const LARGEST: u32 = 4096;
@@ -74,10 +80,9 @@ impl Model<'_> {
         if halo.problem().is_some() {
             return None;
         }
-        let gpus: Vec<NodeId> = halo.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let gpus = self.named(&halo.gpus)?;
         let sends: Vec<(NodeId, NodeId)> = halo.sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect();
-        let alone = ALONE.iter().find(|(of, _)| *of == halo.exchange).map_or(0.0, |(_, seconds)| *seconds);
-        Some(self.exchange_time(&sends, halo.exchange)?.later(alone))
+        Some(self.exchange_time(&sends, halo.exchange)?.later(alone(halo.exchange)))
     }
 }
 

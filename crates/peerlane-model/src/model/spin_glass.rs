@@ -28,8 +28,13 @@ const BEYOND_CACHES: f64 = 150e6;
 
 /// What a half-sweep takes beyond its update and its exchange where these do not overlap: streams wait for words on both sides of
 /// the kernel. As [`super::exchange`]'s figures, from the totals.
-const SERIAL: [(Exchange, f64); 3] =
-    [(Exchange::Stores, 8.0e-6), (Exchange::Copies, 7.5e-6), (Exchange::Staged, 16.5e-6)];
+fn streams(method: Exchange) -> f64 {
+    match method {
+        Exchange::Stores => 8.0e-6,
+        Exchange::Copies => 7.5e-6,
+        Exchange::Staged => 16.5e-6,
+    }
+}
 
 /// Where update and exchange take about as long, each delays the other: the whole takes as long as the sum of their powers
 /// with this exponent says.
@@ -90,8 +95,7 @@ impl Model<'_> {
 
     /// What a half-sweep takes; `None` where a rate is not known, or what caches do.
     pub fn spin_glass(&self, lattice: &SpinGlass) -> Option<HalfSweep> {
-        let gpus: Vec<NodeId> =
-            lattice.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let gpus = self.named(&lattice.gpus)?;
         self.spin_glass_at(lattice, self.slowest_pace(&gpus)?)
     }
 
@@ -100,8 +104,7 @@ impl Model<'_> {
         if lattice.problem().is_some() {
             return None;
         }
-        let gpus: Vec<NodeId> =
-            lattice.gpus.iter().map(|name| self.machine.fabric.find(name)).collect::<Option<_>>()?;
+        let gpus = self.named(&lattice.gpus)?;
         let exchange = match gpus.len() {
             1 => None,
             _ => Some(self.exchange_time(&around(&gpus), lattice.exchange)?),
@@ -137,10 +140,9 @@ impl HalfSweep {
         };
         let boundary = LAUNCH + 2.0 * half_plane;
         let exchange = exchange.told(lattice.message().0 as f64);
-        let serial = SERIAL.iter().find(|(method, _)| *method == lattice.exchange).map_or(0.0, |(_, seconds)| *seconds);
         let total = match lattice.overlap {
             true => (update.powf(ALIKE) + (LAUNCH + exchange).powf(ALIKE)).powf(1.0 / ALIKE),
-            false => update + exchange + serial,
+            false => update + exchange + streams(lattice.exchange),
         };
         Some(HalfSweep { update, boundary, exchange, total })
     }
