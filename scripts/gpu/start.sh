@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Where the start of a quick measurement spends its time, next to the CUDA sample: whole processes in turn, N times each.
+# Times of whole processes, in turn, N times each: a quick and a default measurement, the gate, what NVML reports, and the usual
+# programs. Then where the start of a quick measurement spends its time.
 #
 #   PEERLANE=target/release/peerlane scripts/gpu/start.sh FOLDER [N]
 #
-# Needs two GPUs, p2pBandwidthLatencyTest on PATH (left out where it is not), and python3.
+# Needs two GPUs and python3. p2pBandwidthLatencyTest and nvbandwidth are taken from PATH; what is absent is left out.
 set -uo pipefail
 out=${1:?name a folder for the outputs}
 n=${2:-5}
@@ -23,9 +24,10 @@ for i in $(seq "$n"); do
     run "quick-$i" "$peerlane" measure live --quick -v -o "$out/quick-$i.json"
     run "default-$i" "$peerlane" measure live -v -o "$out/default-$i.json"
     run "passive-$i" "$peerlane" check live --passive
-    if command -v p2pBandwidthLatencyTest >/dev/null; then
-        run "sample-$i" p2pBandwidthLatencyTest
-    fi
+    run "gate-$i" "$peerlane" gate
+    for program in p2pBandwidthLatencyTest nvbandwidth; do
+        command -v "$program" >/dev/null && run "$program-$i" "$program"
+    done
 done
 
 python3 - "$out" <<'PYTHON' | tee "$out/start.txt"

@@ -7,7 +7,7 @@ use std::io;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use peerlane::evidence::nvml::{Absent, Gpu, Modes, Now, Nvlink, P2p, Pair, Pcie, SCHEMA, Snapshot};
+use peerlane::evidence::nvml::{Absent, Gpu, Modes, Now, Nvlink, NvlinkErrors, P2p, Pair, Pcie, SCHEMA, Snapshot};
 use peerlane::fabric::{PcieGeneration, PcieWidth};
 
 use crate::bindings::nvml as ffi;
@@ -243,23 +243,25 @@ fn nvlinks(index: u32, device: Device, notes: &mut Notes) -> Vec<Nvlink> {
         let mut one = Nvlink { link: link as u8, active: Some(active), ..Nvlink::default() };
         if active {
             one.version = notes.keep("nvlinks.version", Some(index), device.link_version(link));
-            one.capabilities = notes.keep("nvlinks.capabilities", Some(index), device.link_capabilities(link));
             one.remote = notes.keep("nvlinks.remote", Some(index), device.link_remote(link));
             one.remote_bus_id = notes.keep("nvlinks.remote_bus_id", Some(index), device.link_remote_bus_id(link));
         }
-        one.errors = notes.keep("nvlinks.errors", Some(index), device.link_errors(link));
         links.push(one);
     }
     counters(index, device, &mut links, notes);
     links
 }
 
-/// Rates and throughputs of all links, by one call.
+/// Rates, throughputs and errors of all links, by one call: a call for each error of each link holds up all that calls the
+/// driver, `cuInit` too, for 64 ms of an H100.
 fn counters(index: u32, device: Device, links: &mut [Nvlink], notes: &mut Notes) {
-    const EACH: [u32; 3] = [
+    const EACH: [u32; 6] = [
         ffi::NVML_FI_DEV_NVLINK_GET_SPEED,
         ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+        ffi::NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
+        ffi::NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+        ffi::NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
     ];
     if links.is_empty() {
         return;
@@ -270,7 +272,7 @@ fn counters(index: u32, device: Device, links: &mut [Nvlink], notes: &mut Notes)
     let mut told = told.into_iter();
     let common = told.next().and_then(Result::ok).filter(|mb| *mb > 0);
     for link in links {
-        let (rate, sent, received) = (told.next(), told.next(), told.next());
+        let [rate, sent, received, replay, recovery, crc] = EACH.map(|_| told.next());
         if link.active == Some(true) {
             // drivers before the field of each link tell one rate for all
             let own = rate.and_then(|rate| {
@@ -279,6 +281,10 @@ fn counters(index: u32, device: Device, links: &mut [Nvlink], notes: &mut Notes)
             link.megabytes_per_second = own.filter(|mb| *mb > 0).or(common);
         }
         link.sent_kib = sent.and_then(|sent| notes.keep("nvlinks.sent_kib", Some(index), sent));
+        let replay = replay.and_then(|replay| notes.keep("nvlinks.errors", Some(index), replay));
+        let [recovery, crc] = [recovery, crc].map(|count| count.and_then(Result::ok));
+        let errors = NvlinkErrors { replay, recovery, crc };
+        link.errors = (errors != NvlinkErrors::default()).then_some(errors);
         link.received_kib = received.and_then(|received| notes.keep("nvlinks.received_kib", Some(index), received));
     }
 }

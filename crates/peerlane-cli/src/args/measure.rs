@@ -42,7 +42,7 @@ pub(crate) struct MeasureArgs {
     /// Time limit, as 30s, 2m or 500ms; does not include initialisation
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) budget: Option<Seconds>,
-    /// Measure only the most important, in about two seconds
+    /// Measure only the most important, in about a second on two GPUs, three on four
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
     /// Run every test

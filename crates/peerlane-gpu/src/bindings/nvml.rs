@@ -107,12 +107,6 @@ table! {
             isActive: *mut nvmlEnableState_t,
         ) -> nvmlReturn_t;
         fn nvmlDeviceGetNvLinkVersion(device: nvmlDevice_t, link: c_uint, version: *mut c_uint) -> nvmlReturn_t;
-        fn nvmlDeviceGetNvLinkCapability(
-            device: nvmlDevice_t,
-            link: c_uint,
-            capability: nvmlNvLinkCapability_t,
-            capResult: *mut c_uint,
-        ) -> nvmlReturn_t;
         fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
             device: nvmlDevice_t,
             link: c_uint,
@@ -122,12 +116,6 @@ table! {
             device: nvmlDevice_t,
             link: c_uint,
             pNvLinkDeviceType: *mut nvmlIntNvLinkDeviceType_t,
-        ) -> nvmlReturn_t;
-        fn nvmlDeviceGetNvLinkErrorCounter(
-            device: nvmlDevice_t,
-            link: c_uint,
-            counter: nvmlNvLinkErrorCounter_t,
-            counterValue: *mut c_ulonglong,
         ) -> nvmlReturn_t;
         fn nvmlDeviceGetFieldValues(
             device: nvmlDevice_t,
@@ -470,31 +458,6 @@ const _: () = {
         [::std::mem::offset_of!(nvmlDeviceAddressingMode_v1_t, value) - 4usize];
 };
 pub type nvmlDeviceAddressingMode_t = nvmlDeviceAddressingMode_v1_t;
-impl nvmlNvLinkCapability_enum {
-    pub const NVML_NVLINK_CAP_P2P_SUPPORTED: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(0);
-    pub const NVML_NVLINK_CAP_SYSMEM_ACCESS: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(1);
-    pub const NVML_NVLINK_CAP_P2P_ATOMICS: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(2);
-    pub const NVML_NVLINK_CAP_SYSMEM_ATOMICS: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(3);
-    pub const NVML_NVLINK_CAP_SLI_BRIDGE: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(4);
-    pub const NVML_NVLINK_CAP_VALID: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(5);
-    pub const NVML_NVLINK_CAP_COUNT: nvmlNvLinkCapability_enum = nvmlNvLinkCapability_enum(6);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvmlNvLinkCapability_enum(pub c_uint);
-pub use self::nvmlNvLinkCapability_enum as nvmlNvLinkCapability_t;
-impl nvmlNvLinkErrorCounter_enum {
-    pub const NVML_NVLINK_ERROR_DL_REPLAY: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(0);
-    pub const NVML_NVLINK_ERROR_DL_RECOVERY: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(1);
-    pub const NVML_NVLINK_ERROR_DL_CRC_FLIT: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(2);
-    pub const NVML_NVLINK_ERROR_DL_CRC_DATA: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(3);
-    pub const NVML_NVLINK_ERROR_DL_ECC_DATA: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(4);
-    pub const NVML_NVLINK_ERROR_COUNT: nvmlNvLinkErrorCounter_enum = nvmlNvLinkErrorCounter_enum(5);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvmlNvLinkErrorCounter_enum(pub c_uint);
-pub use self::nvmlNvLinkErrorCounter_enum as nvmlNvLinkErrorCounter_t;
 impl nvmlIntNvLinkDeviceType_enum {
     pub const NVML_NVLINK_DEVICE_TYPE_GPU: nvmlIntNvLinkDeviceType_enum = nvmlIntNvLinkDeviceType_enum(0);
     pub const NVML_NVLINK_DEVICE_TYPE_IBMNPU: nvmlIntNvLinkDeviceType_enum = nvmlIntNvLinkDeviceType_enum(1);

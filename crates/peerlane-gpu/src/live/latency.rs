@@ -190,6 +190,9 @@ pub(crate) struct SmallCopies {
     start: Event,
     end: Event,
     seed: u32,
+    transfer: Transfer,
+    /// Copies so far.
+    copies: u64,
 }
 
 impl SmallCopies {
@@ -226,8 +229,21 @@ impl SmallCopies {
         let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
         let seed = machine.next_seed();
         gpu.context.enter()?;
-        let copies =
-            SmallCopies { gpu, stream, source, target, bytes, staged, gate: machine.gate()?, start, end, seed };
+        let (gate, transfer) = (machine.gate()?, transfer.clone());
+        let copies = SmallCopies {
+            gpu,
+            stream,
+            source,
+            target,
+            bytes,
+            staged,
+            gate,
+            start,
+            end,
+            seed,
+            transfer,
+            copies: 0,
+        };
         copies.fill()?;
         Ok((copies, size))
     }
@@ -259,6 +275,7 @@ impl SmallCopies {
             }
         }
         let enqueued = began.elapsed().as_secs_f64();
+        self.copies += Self::COPIES as u64;
         self.stream.record(&self.end)?;
         closed.release();
         self.stream.synchronize()?;
@@ -272,6 +289,10 @@ impl Prepared for SmallCopies {
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
         let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go()).collect();
         Ok(vec![samples?])
+    }
+
+    fn sent(&self) -> Option<Vec<(Transfer, u64)>> {
+        Some(vec![(self.transfer.clone(), self.copies * self.bytes as u64)])
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {

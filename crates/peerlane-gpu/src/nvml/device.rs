@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_ulong};
 
-use peerlane::evidence::nvml::{Ancestor, FabricState, NvlinkErrors, Process, RemoteKind, Share};
+use peerlane::evidence::nvml::{Ancestor, FabricState, Process, RemoteKind, Share};
 use peerlane::fabric::{CpuList, PciAddress};
 use peerlane::units::Bytes;
 
@@ -331,19 +331,6 @@ impl<'a> Device<'a> {
         unsafe { ask!(self.session, nvmlDeviceGetNvLinkVersion(self.handle, link), 0) }
     }
 
-    /// What that NVLink can do.
-    pub(crate) fn link_capabilities(self, link: u32) -> Result<Vec<String>, Problem> {
-        let mut able = Vec::new();
-        for (capability, word) in words::CAPABILITIES {
-            // SAFETY: the handle is the session's; a link that it does not have is refused.
-            let has = unsafe { ask!(self.session, nvmlDeviceGetNvLinkCapability(self.handle, link, capability), 0) }?;
-            if has != 0 {
-                able.push(word.to_owned());
-            }
-        }
-        Ok(able)
-    }
-
     /// What is at the other end of that NVLink.
     pub(crate) fn link_remote(self, link: u32) -> Result<RemoteKind, Problem> {
         let unknown = ffi::nvmlIntNvLinkDeviceType_t::NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
@@ -358,27 +345,6 @@ impl<'a> Device<'a> {
         // SAFETY: the handle is the session's; a link that it does not have is refused.
         let told = unsafe { ask!(self.session, nvmlDeviceGetNvLinkRemotePciInfo_v2(self.handle, link), none) }?;
         text_in("nvmlDeviceGetNvLinkRemotePciInfo_v2", &told.busId)
-    }
-
-    /// Errors of that NVLink; the first one's problem where none can be read.
-    pub(crate) fn link_errors(self, link: u32) -> Result<NvlinkErrors, Problem> {
-        use ffi::nvmlNvLinkErrorCounter_t as Counter;
-        let read = |counter| {
-            // SAFETY: the handle is the session's; a link that it does not have is refused.
-            unsafe { ask!(self.session, nvmlDeviceGetNvLinkErrorCounter(self.handle, link, counter), 0) }
-        };
-        let replay = read(Counter::NVML_NVLINK_ERROR_DL_REPLAY);
-        let errors = NvlinkErrors {
-            replay: replay.as_ref().ok().copied(),
-            recovery: read(Counter::NVML_NVLINK_ERROR_DL_RECOVERY).ok(),
-            crc_flit: read(Counter::NVML_NVLINK_ERROR_DL_CRC_FLIT).ok(),
-            crc_data: read(Counter::NVML_NVLINK_ERROR_DL_CRC_DATA).ok(),
-            ecc_data: read(Counter::NVML_NVLINK_ERROR_DL_ECC_DATA).ok(),
-        };
-        match replay {
-            Err(problem) if errors == NvlinkErrors::default() => Err(problem),
-            _ => Ok(errors),
-        }
     }
 
     /// Values by field and scope, such as a link's number; all of them in one call.

@@ -106,16 +106,6 @@ pub(super) fn remote(kind: ffi::nvmlIntNvLinkDeviceType_t) -> RemoteKind {
     }
 }
 
-/// What NVLinks may be able to do.
-pub(super) const CAPABILITIES: [(ffi::nvmlNvLinkCapability_t, &str); 6] = [
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_P2P_SUPPORTED, "p2p"),
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_SYSMEM_ACCESS, "system memory"),
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_P2P_ATOMICS, "p2p atomics"),
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_SYSMEM_ATOMICS, "system atomics"),
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_SLI_BRIDGE, "SLI"),
-    (ffi::nvmlNvLinkCapability_t::NVML_NVLINK_CAP_VALID, "valid"),
-];
-
 /// The letters of `nvidia-smi topo -p2p`, by NVML's number.
 pub(crate) const WORDS_OF_P2P: [&str; 7] = ["OK", "CNS", "GNS", "TNS", "DR", "NS", "U"];
 

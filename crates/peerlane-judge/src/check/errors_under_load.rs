@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::prelude::*;
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::names::natural;
-use peerlane_measure::run::Run;
+use peerlane_measure::run::{Counted, Run};
 
 pub(super) const RULE: Rule = Rule { id: "errors-under-load", run: Many(run) };
 
@@ -51,11 +51,17 @@ fn run(view: &View) -> Vec<Raised> {
             let of_it = counted.errors.iter().filter(|rise| rise.of == of && rise.counter == counter);
             for rise in of_it {
                 risen.links.entry(of.to_owned()).or_default().extend(rise.link);
-                risen.tests.push(counted.test.to_string());
+                risen.tests.extend(tests_of(run, counted));
             }
         }
     }
     parts.into_iter().map(|(part, risen)| report(view, part, risen)).collect()
+}
+
+/// The families of the steps that ran meanwhile.
+fn tests_of(run: &Run, counted: &Counted) -> BTreeSet<String> {
+    let steps = run.plan.steps().enumerate().filter(|(at, _)| counted.steps.contains(at));
+    steps.map(|(_, step)| step.test.to_string()).collect()
 }
 
 /// What so many errors of a counter mean; `None` where they are chance, or another rule's.
@@ -145,8 +151,7 @@ fn report(view: &View, part: Part, risen: Risen) -> Raised {
 mod tests {
     use super::super::testing::{findings, measured, switched};
     use super::*;
-    use peerlane_measure::plan::Test;
-    use peerlane_measure::run::{Counted, Rise};
+    use peerlane_measure::run::Rise;
 
     /// What is found where these counters of GPU1 rose by so much, each in a family of its own.
     fn risen(errors: &[(ErrorCounter, u64)]) -> Vec<(Severity, String)> {
@@ -156,7 +161,6 @@ mod tests {
             let errors = vec![Rise { counter: *counter, of: "GPU1".to_owned(), link, by: *by }];
             let (moved, nvlinks, gpus, reading) = Default::default();
             Counted {
-                test: Test::Pairs,
                 steps: vec![0],
                 moved,
                 nvlinks,
@@ -195,7 +199,7 @@ mod tests {
         let mut case = measured(switched(2), []);
         let errors = vec![Rise { counter: ErrorCounter::PortDowned, of: "mlx5_0/1".to_owned(), link: None, by: 1 }];
         let (moved, nvlinks, gpus, reading) = Default::default();
-        let counted = Counted { test: Test::Pairs, steps: vec![], moved, nvlinks, read: vec![], errors, gpus, reading };
+        let counted = Counted { steps: vec![], moved, nvlinks, read: vec![], errors, gpus, reading };
         case.run.as_mut().unwrap().run.counters = vec![counted];
         assert!(findings(&case, run)[0].subjects.is_empty());
     }

@@ -31,7 +31,7 @@ const VOLATILE: [&str; 15] = [
 const TEMPERATURES: [&str; 2] = ["temperature_c", "memory_temperature_c"];
 
 /// Counters since a machine was started, of which only rises during a run are judged.
-const COUNTERS: [&str; 3] = ["crc_flit", "crc_data", "ecc_data"];
+const COUNTERS: [&str; 4] = ["crc", "crc_flit", "crc_data", "ecc_data"];
 
 /// Numbers with so many digits are sizes, times and counts, of which the magnitude is kept.
 const MANY_DIGITS: usize = 4;

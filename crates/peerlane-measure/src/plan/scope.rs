@@ -10,14 +10,17 @@ use peerlane_machine::units::Seconds;
 /// How much is measured: which families where none are named, and how deep each goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// What the CUDA sample `p2pBandwidthLatencyTest` measures, and the host one way; in two seconds on four GPUs.
+    /// What the CUDA sample `p2pBandwidthLatencyTest` measures, and the host one way; in 0.2 s on two GPUs, 2 s on four.
     Quick,
-    /// What nvbandwidth's whole list measures, and latencies; in ten seconds on four GPUs.
+    /// What nvbandwidth's whole list measures, and latencies; in 2 s on two GPUs, 5 s on four.
     #[default]
     Default,
     /// All that can be measured, but managed memory and NICs, whose network others use, only when requested.
     Full,
 }
+
+/// GPUs of which the steps are few: a quick measurement has 14 on two GPUs, and 72 on four.
+const FEW_GPUS: usize = 2;
 
 /// GPUs that the usual budgets are meant for.
 const USUAL_GPUS: usize = 4;
@@ -46,13 +49,16 @@ impl Scope {
         Test::ALL.into_iter().filter(belongs).collect()
     }
 
-    /// The usual method for a machine with so many GPUs. Its budget is 2 s, 5 s or 2 min for up to four of them, and
-    /// grows with their square from there, as the number of their pairs does, up to half an hour.
+    /// The usual method for a machine with so many GPUs. Its budget is 0.2 s, 2 s or 2 min for up to two of them, 2 s, 5 s or
+    /// 2 min for up to four, and grows with their square from there, as the number of their pairs does, up to half an hour.
     ///
-    /// [`Scope::Quick`] does not allocate anew, and its samples are a third as long.
+    /// [`Scope::Quick`] does not allocate anew. Its samples, and on two GPUs those of [`Scope::Default`], are a third as long as
+    /// usual.
     pub fn method(self, gpus: usize) -> Method {
+        let few = gpus <= FEW_GPUS;
         let (budget, sample_time, allocations) = match self {
-            Scope::Quick => (2.0, 6e-4, 1),
+            Scope::Quick => (if few { 0.2 } else { 2.0 }, 6e-4, 1),
+            Scope::Default if few => (2.0, 6e-4, 2),
             Scope::Default => (5.0, 2e-3, 2),
             Scope::Full => (120.0, 2e-3, 3),
         };

@@ -1,4 +1,4 @@
-//! What a machine's counters rose by while steps of one kind ran: bytes that links carried, and errors.
+//! What a machine's counters rose by while steps ran: bytes that links carried, and errors.
 //!
 //! Counters are read between kinds of steps, never while one is timed. Only differences are recorded: what a counter stood
 //! at before says nothing about the run.
@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Test;
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::transfer::Transfer;
 use peerlane_machine::units::Seconds;
@@ -68,11 +67,9 @@ pub struct GpuCondition {
     pub clock_event_reasons: Vec<String>,
 }
 
-/// What counters rose by while steps of one kind ran.
+/// What counters rose by while steps ran: those of one kind, or of several that were over soon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// Family of the steps.
-    pub test: Test,
     /// The steps, as indices into [`crate::plan::Plan::steps`].
     pub steps: Vec<usize>,
     /// What the steps sent. Absent where that is not known: a step failed, or bytes of such steps are not counted.
@@ -121,7 +118,7 @@ impl Reading {
 
     /// What rose since an earlier reading, while these steps ran; `known` where the bytes that they sent are. A counter that fell
     /// was reset, and counts as not read.
-    pub fn since(self, before: &Reading, test: Test, steps: Vec<usize>, known: bool) -> Counted {
+    pub fn since(self, before: &Reading, steps: Vec<usize>, known: bool) -> Counted {
         let mut read: Vec<ErrorCounter> = Vec::new();
         let mut errors = Vec::new();
         for ((counter, place), now) in self.errors {
@@ -153,7 +150,6 @@ impl Reading {
         };
         let known = known && self.uncounted == before.uncounted;
         Counted {
-            test,
             steps,
             moved: known.then(|| self.moved.into_iter().filter_map(sent).collect()),
             nvlinks: self.nvlinks.into_iter().filter_map(carried).collect(),
@@ -186,7 +182,7 @@ mod tests {
 
     #[test]
     fn only_what_rose_is_kept() {
-        let counted = reading(9, Some(50), 900).since(&reading(4, Some(20), 100), Test::Pairs, vec![3], true);
+        let counted = reading(9, Some(50), 900).since(&reading(4, Some(20), 100), vec![3], true);
         assert_eq!(counted.read, [ErrorCounter::NvlinkReplay], "the other was reset");
         let rise = Rise { counter: ErrorCounter::NvlinkReplay, of: "GPU0".to_owned(), link: Some(1), by: 5 };
         assert_eq!(counted.errors, [rise]);
@@ -199,9 +195,9 @@ mod tests {
     #[test]
     fn what_was_not_read_or_counted_is_absent() {
         let unknown = Reading { uncounted: 1, ..reading(0, None, 0) };
-        let counted = unknown.since(&reading(0, Some(20), 0), Test::Pairs, vec![0], true);
+        let counted = unknown.since(&reading(0, Some(20), 0), vec![0], true);
         assert_eq!((counted.moved, &counted.nvlinks[0].sent_kib[..]), (None, &[Some(0), None][..]));
-        assert_eq!(reading(0, None, 5).since(&reading(0, None, 0), Test::Pairs, vec![], false).moved, None);
+        assert_eq!(reading(0, None, 5).since(&reading(0, None, 0), vec![], false).moved, None);
         assert!(Reading::default().is_empty() && !reading(0, None, 0).is_empty());
     }
 }

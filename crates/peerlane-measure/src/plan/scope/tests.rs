@@ -237,7 +237,8 @@ fn sizes_reach_from_8_bytes_to_1_gibibyte_at_any_depth() {
 
 #[test]
 fn budgets_grow_with_the_pairs() {
-    assert_eq!(Scope::Quick.method(2).budget, Seconds::new(2.0));
+    assert_eq!([1, 2, 3, 4].map(|gpus| Scope::Quick.method(gpus).budget.seconds()), [0.2, 0.2, 2.0, 2.0]);
+    assert_eq!([2, 4].map(|gpus| Scope::Default.method(gpus).budget.seconds()), [2.0, 5.0]);
     assert_eq!(Scope::Default.method(8).budget, Seconds::new(20.0));
     assert_eq!(Scope::Full.method(1024).budget, Seconds::new(LONGEST_BUDGET));
 }

@@ -165,9 +165,6 @@ pub struct Nvlink {
     /// Rate of one direction in MB/s (10⁶).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub megabytes_per_second: Option<u64>,
-    /// What it can do: `p2p`, `system memory`, `p2p atomics`, `system atomics`, `SLI`, `valid`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<Vec<String>>,
     /// What is at its other end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteKind>,
@@ -210,15 +207,9 @@ pub struct NvlinkErrors {
     /// Recoveries of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<u64>,
-    /// Checksum errors of flow-control digits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crc_flit: Option<u64>,
-    /// Checksum errors of data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crc_data: Option<u64>,
-    /// Errors of data that were corrected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecc_data: Option<u64>,
+    /// Checksum errors.
+    #[serde(skip_serializing_if = "Option::is_none", alias = "crc_flit")]
+    pub crc: Option<u64>,
 }
 
 /// A GPU's place in an NVSwitch fabric.

@@ -41,25 +41,18 @@ fn one_of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Valu
 
 fn nvlink() -> impl Strategy<Value = Nvlink> {
     let remote = of(one_of(&[RemoteKind::Gpu, RemoteKind::Npu, RemoteKind::Switch, RemoteKind::Unknown]));
-    let counts = vec(of(any::<u64>()), 8);
-    (any::<u8>(), of(any::<bool>()), of(any::<u32>()), of(vec(".{0,6}", 0..3)), remote, text(), counts).prop_map(
-        |(link, active, version, capabilities, remote, remote_bus_id, n)| Nvlink {
+    let counts = vec(of(any::<u64>()), 6);
+    (any::<u8>(), of(any::<bool>()), of(any::<u32>()), remote, text(), counts).prop_map(
+        |(link, active, version, remote, remote_bus_id, n)| Nvlink {
             link,
             active,
             version,
             megabytes_per_second: n[0],
-            capabilities,
             remote,
             remote_bus_id,
-            errors: n[1].map(|crc_data| NvlinkErrors {
-                replay: n[2],
-                recovery: n[3],
-                crc_flit: n[4],
-                crc_data: Some(crc_data),
-                ecc_data: n[5],
-            }),
-            sent_kib: n[6],
-            received_kib: n[7],
+            errors: n[1].map(|crc| NvlinkErrors { replay: n[2], recovery: n[3], crc: Some(crc) }),
+            sent_kib: n[4],
+            received_kib: n[5],
         },
     )
 }
