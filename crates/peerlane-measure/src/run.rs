@@ -309,6 +309,14 @@ pub struct Subject {
     pub evidence: Vec<SourceText>,
 }
 
+impl Subject {
+    /// A simulated machine: its name, the TARGET as given, and its system file.
+    pub fn of_system(name: &str, target: &str, system: &str) -> Self {
+        let (name, target, system) = (name.to_owned(), target.to_owned(), Some(system.to_owned()));
+        Subject { name, target, system, evidence: Vec::new() }
+    }
+}
+
 /// A text that a machine printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceText {

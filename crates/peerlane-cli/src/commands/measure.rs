@@ -402,12 +402,7 @@ fn resolve_redacted(
     };
     let name = name.as_str();
     let machine = catalogue::read_system(&text, name).map_err(|e| Failure::new(e.to_string()))?;
-    let subject = Subject {
-        name: machine.name.clone(),
-        target: name.to_owned(),
-        system: Some(text.clone()),
-        evidence: Vec::new(),
-    };
+    let subject = Subject::of_system(&machine.name, name, &text);
     Ok(Measured {
         machine,
         subject,

@@ -138,17 +138,36 @@ fn slower(text: &str) -> String {
 
 /// What `peerlane gather` saves of a machine of the captures under another name, with a change of what NVML reports.
 fn gathered(folder: &Path, host: &str, change: impl Fn(&str) -> String) {
-    let run: Value = serde_json::from_str(&captured("h200x4-vm-runs/default.json")).unwrap();
+    gathered_of("h200x4-vm-runs/default.json", folder, host, |name, text| {
+        if name == "nvml.json" { change(text) } else { text.to_owned() }
+    });
+}
+
+/// The same of a record of the captures, with a change of each text.
+fn gathered_of(record: &str, folder: &Path, host: &str, change: impl Fn(&str, &str) -> String) -> PathBuf {
+    let run: Value = serde_json::from_str(&captured(record)).unwrap();
     let folder = folder.join(host);
     fs::create_dir_all(folder.join("root/proc/sys/kernel")).unwrap();
     fs::write(folder.join("root/proc/sys/kernel/hostname"), format!("{host}\n")).unwrap();
     for source in run["machine"]["evidence"].as_array().unwrap() {
         let (name, text) = (source["name"].as_str().unwrap(), source["text"].as_str().unwrap());
-        let text = if name == "nvml.json" { change(text) } else { text.to_owned() };
-        fs::write(folder.join(name), text).unwrap();
+        fs::write(folder.join(name), change(name, text)).unwrap();
     }
     let manifest = "{\n  \"schema\": \"peerlane/gather/1\",\n  \"taken\": 1795249012\n}\n";
     fs::write(folder.join("manifest.json"), manifest).unwrap();
+    folder
+}
+
+/// `ibstat` of four adapters with these rates in Gb/s.
+fn ibstat(rates: [u32; 4]) -> String {
+    let port = |(n, rate): (usize, u32)| {
+        format!(
+            "CA 'mlx5_{n}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\
+             \t\tRate: {rate}\n\t\tBase lid: {}\n\t\tSM lid: 1\n\t\tLink layer: InfiniBand\n",
+            n + 17
+        )
+    };
+    rates.into_iter().enumerate().map(port).collect()
 }
 
 /// A change of what NVML reports of one GPU.
@@ -194,4 +213,122 @@ fn gathered_machines_are_judged_by_their_facts_and_by_their_peers() {
     }
     let text = run(&folder, &["fleet", "all"]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("no rates"), "{}", String::from_utf8_lossy(&text.stdout));
+}
+
+/// Outliers as machine, rule and summary.
+fn outliers(document: &Value) -> Vec<[String; 3]> {
+    let all = document["outliers"].as_array().unwrap().iter();
+    all.map(|o| ["machine", "rule", "summary"].map(|field| o[field].as_str().unwrap().to_owned())).collect()
+}
+
+#[test]
+fn gathered_facts_alone_show_who_differs_from_its_peers() {
+    const TOPO: &str = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tNIC3\tCPU Affinity\tNUMA Affinity\n\
+        GPU0\t X \tPIX\tPIX\tPIX\tSYS\tSYS\t0-31\t0\n\
+        GPU1\tPIX\t X \tPIX\tPIX\tSYS\tSYS\t0-31\t0\n\
+        NIC0\tPIX\tPIX\t X \tPIX\tSYS\tSYS\t\t\n\
+        NIC1\tPIX\tPIX\tPIX\t X \tSYS\tSYS\t\t\n\
+        NIC2\tSYS\tSYS\tSYS\tSYS\t X \tPIX\t\t\n\
+        NIC3\tSYS\tSYS\tSYS\tSYS\tPIX\t X \t\t\n\n\
+        NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n  NIC2: mlx5_2\n  NIC3: mlx5_3\n";
+    let folder = folder("fleet-facts");
+    // a fleet of three kinds, none of which is at fault for being another
+    for n in 0..6 {
+        let same = |_: &str, text: &str| text.to_owned();
+        gathered_of("h200x2-vm-runs/default.json", &folder.join("all"), &format!("two{n}"), same);
+        let driver = |name: &str, text: &str| match (n, name) {
+            (2, "nvml.json") => text.replace("580.159.04", "535.161.08"),
+            _ => text.to_owned(),
+        };
+        gathered_of("h200x4-vm-runs/default.json", &folder.join("all"), &format!("four{n}"), driver);
+        let host = folder.join("all").join(format!("nic{n}"));
+        fs::create_dir_all(&host).unwrap();
+        fs::write(
+            host.join("manifest.json"),
+            format!("{{\n  \"schema\": \"peerlane/gather/1\",\n  \"taken\": {n}\n}}\n"),
+        )
+        .unwrap();
+        fs::write(host.join("topo.txt"), TOPO).unwrap();
+        // two of four: on the machine alone that may be another network
+        let rates = if n == 4 { [200, 200, 400, 400] } else { [400; 4] };
+        fs::write(host.join("ibstat.txt"), ibstat(rates)).unwrap();
+    }
+    let found = document(&folder, &["all"]);
+    assert_eq!(found["kinds"].as_array().unwrap().len(), 3, "{}", found["kinds"]);
+    let found = outliers(&found);
+    let of = |machine: &str| found.iter().filter(|o| o[0] == machine).map(|o| o[2].as_str()).collect::<Vec<_>>();
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert_eq!(of("four2"), ["driver 535.161.08, and 580.159.4 on 5 machines of its kind"]);
+    assert_eq!(of("nic4").len(), 1, "{found:#?}");
+    assert!(of("nic4")[0].starts_with("Gb/s of "), "{found:#?}");
+}
+
+#[test]
+fn a_gathered_machine_with_fewer_gpus_than_its_peers_is_named() {
+    let folder = folder("fleet-fewer");
+    for n in 0..5 {
+        gathered(&folder.join("all"), &format!("node{n}"), str::to_owned);
+    }
+    // gone from NVML and from the bus
+    let nvml = fs::read_to_string(folder.join("all/node0/nvml.json")).unwrap();
+    let nvml: Value = serde_json::from_str(&nvml).unwrap();
+    let address = nvml["gpus"][3]["address"].as_str().unwrap().to_lowercase();
+    gathered_of("h200x4-vm-runs/default.json", &folder.join("all"), "node5", |name, text| {
+        let mut value: Value = serde_json::from_str(text).unwrap();
+        if name == "nvml.json" {
+            value["gpus"].as_array_mut().unwrap().pop();
+        } else {
+            for files in value.as_object_mut().unwrap().values_mut().filter_map(Value::as_object_mut) {
+                let of_it = |text: &str| text.contains(&address);
+                files.retain(|path, content| !of_it(path) && !content.as_str().is_some_and(of_it));
+            }
+        }
+        // readers look for the schema at the start
+        let schema = value.as_object_mut().unwrap().remove("schema").unwrap();
+        format!("{{\n  \"schema\": {schema}, {}", &value.to_string()[1..])
+    });
+    let found = outliers(&document(&folder, &["all"]));
+    let [only] = found.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(only[0], "node5");
+    assert!(only[2].contains("3 GPUs, but 5 machines"), "{only:?}");
+}
+
+#[test]
+fn machines_are_named_by_files_folders_and_archives() {
+    let folder = folder("fleet-named");
+    for n in 1..6 {
+        gathered(&folder, &format!("node{n}"), str::to_owned);
+    }
+    let packed = peerlane::evidence::pack(&peerlane::evidence::collect(&folder.join("node1")).unwrap(), 0).unwrap();
+    fs::write(folder.join("20261121T083005Z.tar.zst"), packed).unwrap();
+    fs::write(folder.join("node6.json"), of("node6")).unwrap();
+    let text = |from: &str, to: &str| {
+        fs::create_dir_all(folder.join(to).parent().unwrap()).unwrap();
+        fs::copy(folder.join(from), folder.join(to)).unwrap();
+    };
+    text("node2/nvml.json", "node7-nvml.json");
+    text("node2/nvml.json", "node8/nvml.json");
+    text("node2/files.json", "node8/files.json");
+    text("node2/nvml.json", "node9/nvml.txt");
+    fs::write(folder.join("prose.txt"), "no machine\n").unwrap();
+    let named = [
+        "20261121T083005Z.tar.zst",
+        "node2/manifest.json",
+        "node3",
+        "node6.json",
+        "node7-nvml.json",
+        "node8/nvml.json",
+        "node8/files.json",
+        "node9",
+        "prose.txt",
+    ];
+    let found = document(&folder, &named);
+    let names: Vec<String> = machines(&found).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [1, 2, 3, 6, 7, 8, 9].map(|n| format!("node{n}")));
+    assert!(machines(&found).iter().all(|(_, records)| *records == 1), "{:?}", machines(&found));
+    let unread = found["unread"].as_array().unwrap();
+    assert_eq!(unread.len(), 1, "{unread:?}");
+    assert!(unread[0].to_string().contains("no tool's output that shows GPUs"), "{unread:?}");
+    let redacted = document(&folder, &[&["--redact"], &named[..]].concat());
+    assert_eq!(redacted["machines"].as_array().unwrap().len(), 7);
 }

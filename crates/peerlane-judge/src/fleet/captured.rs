@@ -1,5 +1,5 @@
-//! Machines without rates: what `peerlane gather` saved of them. Rules judge each by its facts, and where alike machines
-//! report a better value of the same fact, that counts as well.
+//! What machines report, beside rates or without any, as `peerlane gather` saves it. Rules judge each by its facts, and where
+//! alike machines report a better value of the same fact, that counts as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,6 +12,7 @@ use super::{facts, names};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, FindingKind, OUTLIER, Severity};
 use peerlane_machine::fabric::{Interconnect, LinkKind, NodeKind};
+use peerlane_machine::fact::Fact as Stated;
 use peerlane_machine::machine::Machine as Described;
 use peerlane_machine::machine::description::MachineDescription;
 use peerlane_machine::subject::Subject;
@@ -63,7 +64,7 @@ impl Node {
             kind: described.kind.clone(),
             products: described.products.clone(),
             gpus: described.gpus,
-            driver: None,
+            driver: driver(machine),
             began: capture.taken,
             content: content.finish(),
             label: None,
@@ -75,8 +76,15 @@ impl Node {
     }
 }
 
+fn driver(machine: &Described) -> Option<String> {
+    machine.evidence.iter().find_map(|e| match &e.fact {
+        Stated::Gpus(gpus) => gpus.iter().find_map(|gpu| gpu.driver.clone()),
+        _ => None,
+    })
+}
+
 /// Lanes of GPUs and NICs, NVLinks that are up, and rates of ports. A link's generation is not compared: idle links lower it.
-fn reported(machine: &Described) -> Vec<Fact> {
+pub(super) fn reported(machine: &Described) -> Vec<Fact> {
     let fabric = &machine.fabric;
     let mut facts = Vec::new();
     let mut add = |what: String, of: Vec<String>, value: f64| facts.push(Fact { what, of, value });
@@ -101,10 +109,8 @@ fn reported(machine: &Described) -> Vec<Fact> {
     facts
 }
 
-/// Which machines of a kind report less than nearly all others, in their order.
-pub(super) fn fewer_than_peers(members: &[&Machine]) -> Vec<Option<Suspect>> {
-    let own: Vec<&[Fact]> =
-        members.iter().map(|machine| machine.facts().map_or(&[][..], |facts| facts.as_slice())).collect();
+/// Which machines of a kind report less than nearly all others, in their order; `own`: what each reports.
+pub(super) fn fewer_than_peers(members: &[&Machine], own: &[&[Fact]]) -> Vec<Option<Suspect>> {
     let mut values: HashMap<&str, Vec<f64>> = HashMap::new();
     own.iter().copied().flatten().for_each(|fact| values.entry(&fact.what).or_default().push(fact.value));
     let usual: BTreeMap<&str, (f64, usize)> = values
@@ -126,7 +132,7 @@ pub(super) fn fewer_than_peers(members: &[&Machine]) -> Vec<Option<Suspect>> {
             .collect();
         suspect(machine, &less)
     };
-    members.iter().zip(&own).map(fewer).collect()
+    members.iter().zip(own).map(fewer).collect()
 }
 
 fn suspect(machine: &Machine, less: &[(&Fact, f64, usize)]) -> Option<Suspect> {
@@ -144,17 +150,48 @@ fn suspect(machine: &Machine, less: &[(&Fact, f64, usize)]) -> Option<Suspect> {
         .measured(super::listed(&shown, less.len()))
         .fix("Reseat the card or the cable, and swap it with a neighbour's: the fault goes with it or stays with the slot.")
         .confirm("`peerlane measure --quick` on the machine")
-        .evidence(vec![format!("{} (peerlane gather)", machine.newest.file)])
+        .evidence(cited(machine))
         .about(nodes.into_iter().map(Subject::Node).collect());
-    Some(Suspect {
-        finding: raised.finding,
-        worst: None,
-        measured: None,
-        peers: None,
-        before: None,
-        unit: None,
-        loss: less.iter().map(loss).fold(0.0, f64::max),
-        numbers: less.len(),
-        repeats: 1,
-    })
+    Some(of_facts(raised, less.iter().map(loss).fold(0.0, f64::max), less.len()))
+}
+
+/// Which machines of a kind have an older driver than nearly all others, in their order.
+pub(super) fn older_drivers(members: &[&Machine]) -> Vec<Option<Suspect>> {
+    let driver = |machine: &Machine| {
+        let read = machine.newest.driver.as_ref().or_else(|| machine.captured()?.driver.as_ref());
+        read.map(|version| (version.clone(), version.split('.').map(|n| n.parse().unwrap_or(0)).collect::<Vec<u32>>()))
+    };
+    let own: Vec<_> = members.iter().map(|machine| driver(machine)).collect();
+    let mut counts: BTreeMap<&Vec<u32>, usize> = BTreeMap::new();
+    own.iter().flatten().for_each(|(_, version)| *counts.entry(version).or_default() += 1);
+    let known: usize = counts.values().sum();
+    let usual = counts.into_iter().max_by_key(|(_, many)| *many);
+    let usual = usual.filter(|(_, many)| *many >= FEWEST && *many as f64 >= MOST * known as f64);
+    let older = |(machine, own): (&&Machine, &Option<(String, Vec<u32>)>)| {
+        let ((usual, alike), (version, parts)) = (usual?, own.as_ref()?);
+        let newer: Vec<String> = usual.iter().map(u32::to_string).collect();
+        let newer = newer.join(".");
+        (parts < usual).then(|| {
+            let raised = Raised::new(OUTLIER, FindingKind::Fault, Severity::Info, Certainty::Certain)
+                .summary(format!("driver {version}, and {newer} on {alike} machines of its kind"))
+                .expected(format!("driver {newer}"))
+                .measured(format!("driver {version}"))
+                .fix("Update the driver. While an update of the fleet goes on, do nothing.")
+                .confirm("`nvidia-smi`")
+                .evidence(cited(machine))
+                .about(vec![Subject::Machine(machine.name.clone())]);
+            of_facts(raised, 0.0, 1)
+        })
+    };
+    members.iter().zip(&own).map(older).collect()
+}
+
+fn cited(machine: &Machine) -> Vec<String> {
+    let tool = if machine.newest.captured.is_some() { "gather" } else { "measure" };
+    vec![format!("{} (peerlane {tool})", machine.newest.file)]
+}
+
+fn of_facts(raised: Raised, loss: f64, numbers: usize) -> Suspect {
+    let (worst, measured, peers, before, unit) = Default::default();
+    Suspect { finding: raised.finding, worst, measured, peers, before, unit, loss, numbers, repeats: 1 }
 }

@@ -1,8 +1,9 @@
 //! The fleet as a whole: machines, kinds, what is wrong with which machine, and what is a property of a kind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-use super::captured::fewer_than_peers;
+use super::captured::{Fact, fewer_than_peers, older_drivers};
 use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
 use super::machines::{Machine, machines};
 use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
@@ -71,30 +72,49 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
         let Some(first) = members.first() else { continue };
         let mut suspects: Vec<Vec<Suspect>> = members
             .iter()
-            .zip(fewer_than_peers(members))
-            .map(|(machine, fewer)| {
+            .map(|machine| {
                 let mut found: Vec<Suspect> =
                     usual.iter().flat_map(|usual| among_peers(machine, usual, &known, settings)).collect();
                 let earlier = since_before(machine, usual.as_ref(), &known, settings);
                 let fresh = earlier.into_iter().filter(|s| !found.iter().any(|f| overlap(&f.finding, &s.finding)));
                 let fresh: Vec<Suspect> = fresh.collect();
                 found.extend(fresh);
-                found.extend(fewer);
                 found.extend(fewer_gpus(machine, members.len(), &kinds));
                 found
             })
             .collect();
-        let seen = match again {
+        let mut seen = match again {
             Some(again) => ruled(members, &suspects, usual.as_ref(), &known, again, settings),
             None => vec![Seen::default(); members.len()],
         };
         let mut shared = shared(&seen, members.len());
+        let facts: Vec<Arc<[Fact]>> = seen.iter().map(|seen| seen.facts.clone()).collect();
+        let facts = members.iter().zip(&facts);
+        let facts: Vec<&[Fact]> =
+            facts.map(|(machine, read)| machine.facts().map_or(&read[..], Vec::as_slice)).collect();
+        for ((fewer, suspects), seen) in fewer_than_peers(members, &facts).into_iter().zip(&mut suspects).zip(&mut seen)
+        {
+            match fewer {
+                // what rates show as well is its consequence
+                Some(fewer) if suspects.iter().any(|s| overlap(&s.finding, &fewer.finding)) => {
+                    seen.faults.push(fewer.finding)
+                }
+                fewer => suspects.extend(fewer),
+            }
+        }
         shared.extend(drift(&mut suspects, members.len()));
         let spread = usual.as_ref().map_or(0.0, |usual| usual.spread(known.values()));
-        for ((machine, suspects), seen) in members.iter().zip(suspects).zip(seen) {
+        let drivers = older_drivers(members);
+        for (((machine, suspects), seen), older) in members.iter().zip(suspects).zip(seen).zip(drivers) {
             fleet.waived += seen.waived;
-            let (outliers, waived) = outliers(machine, suspects, seen, &shared, (&columns, &known), settings);
+            let (mut outliers, waived) = outliers(machine, suspects, seen, &shared, (&columns, &known), settings);
             fleet.waived += waived;
+            // no finding on a part explains it
+            let of_driver = older.into_iter().collect();
+            let (of_driver, waived) =
+                self::outliers(machine, of_driver, Seen::default(), &[], (&columns, &known), settings);
+            fleet.waived += waived;
+            outliers.extend(of_driver);
             fleet.machines.push(Member {
                 name: machine.name.clone(),
                 kind: at,

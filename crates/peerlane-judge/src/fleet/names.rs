@@ -2,13 +2,15 @@
 
 use peerlane_measure::plan::Test;
 
-/// Extensions of records and of archives that hold them.
-const EXTENSIONS: [&str; 8] = ["json", "partial", "zst", "gz", "tgz", "tar", "zip", "txt"];
+/// Extensions of records, of archives that hold them, and of texts.
+const EXTENSIONS: [&str; 11] = ["json", "partial", "zst", "gz", "tgz", "tar", "zip", "txt", "log", "out", "xml"];
 
-/// Words that name a measurement, not a machine.
-const GENERIC: [&str; 19] = [
+/// Words that name a measurement or a tool, not a machine.
+const GENERIC: [&str; 36] = [
     "run", "runs", "record", "records", "measure", "measured", "default", "quick", "full", "peerlane", "result",
-    "results", "output", "out", "report", "latest", "data", "stdin", "json",
+    "results", "output", "out", "report", "latest", "data", "stdin", "json", "topo", "topology", "nvidia", "smi",
+    "nvlink", "nvml", "lspci", "lscpu", "lstopo", "ibstat", "ibstatus", "dmesg", "rocm", "query", "files", "text",
+    "texts",
 ];
 
 /// Days, by which folders of records are named.
@@ -23,8 +25,8 @@ pub(super) fn is_nameless(host: &str) -> bool {
     host.trim().is_empty() || NAMELESS.contains(&host.trim().to_ascii_lowercase().as_str())
 }
 
-/// The machine that a path names: its last part that is neither a date nor the name of a measurement.
-pub(super) fn of_path(path: &str) -> Option<String> {
+/// The machine that a path names, if it does: its last part that is neither a date nor the name of a measurement.
+pub fn of_path(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split(['/', '\\']).filter(|part| !matches!(*part, "" | "." | ".." | "-")).collect();
     parts.iter().rev().find_map(|part| of_part(part))
 }
@@ -132,6 +134,8 @@ mod tests {
             ("node8/one-to-all.json", Some("node8")),
             ("runs/host-contention.json", Some("host-contention")),
             ("node007-1795249012.json", Some("node007")),
+            ("all/node7-nvidia-smi_topo.txt", Some("node7")),
+            ("node7/ibstat.txt", Some("node7")),
             ("node.cluster.local/run.json", Some("node.cluster.local")),
             ("monday/run.json", None),
             ("run-3.json", None),

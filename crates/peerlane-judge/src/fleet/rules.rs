@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::Node;
+use super::captured::{Fact, reported};
 use crate::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
 use peerlane_design::case::Case;
 use peerlane_model::comparison::Comparison;
@@ -33,6 +34,8 @@ pub(super) struct Seen {
     pub(super) faults: Vec<Finding>,
     /// How many the site waives.
     pub(super) waived: usize,
+    /// What the machine reports of its parts.
+    pub(super) facts: Arc<[Fact]>,
     /// What the model expects where a wanted value was measured.
     pub(super) expected: Vec<(f64, f64)>,
 }
@@ -63,11 +66,13 @@ pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<
 
 fn one(mut case: Case, machine: &Look, settings: &Settings) -> Seen {
     machine.name.clone_into(&mut case.machine.name);
+    let facts = reported(&case.machine).into();
     let model = Model::new(&case.machine, Parts::embedded());
     let comparison = Comparison::of(&model);
     let checked = check_with(&Context::of(&case, &comparison), settings);
     let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
     Seen {
+        facts,
         waived: checked.waived.iter().filter(|w| is_fault(&w.finding)).count(),
         faults: checked.findings.into_iter().filter(is_fault).collect(),
         expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),

@@ -69,22 +69,16 @@ impl Prober for Simulated<'_> {
     }
 }
 
-/// Examines a simulated machine of a design, whose system file is `text`, within a deadline of its own clock. `effects`: how it
-/// differs from the model, each with its seed.
+/// Examines a simulated machine of a design within a deadline of its own clock. `shown`: the machine as it reports itself, and the
+/// texts of that. `effects`: how it differs from the model, each with its seed.
 pub fn simulate(
     design: &Machine,
-    text: &str,
+    (shown, subject): (&Machine, Subject),
     planted: &Planted,
     effects: &[(u64, Effects)],
     deadline: Seconds,
 ) -> Examined<String> {
-    let subject = Subject {
-        name: design.name.clone(),
-        target: design.name.clone(),
-        system: Some(text.to_owned()),
-        evidence: Vec::new(),
-    };
     let mut machine = Simulated { design, planted, effects, deadline: deadline.seconds(), spent: 0.0, steps: 0 };
     let judged = |run: &_| judge(run).unwrap_or_else(|error| Verdict::not_judged(error.to_string()));
-    examine(design, subject, &judged, &mut machine)
+    examine(shown, subject, &judged, &mut machine)
 }

@@ -2,8 +2,9 @@ use super::*;
 use crate::check::raised::Raised;
 use crate::check::{Certainty, FindingKind, Severity};
 use peerlane_machine::fault::{Fault, Planted};
-use peerlane_machine::subject::Subject;
+use peerlane_machine::subject;
 use peerlane_machine::units::Seconds;
+use peerlane_measure::run::Subject;
 use peerlane_measure::simulated_machine::Effects;
 use peerlane_read::catalogue;
 
@@ -11,7 +12,8 @@ fn examined(system: &str, faults: Vec<Fault>, seed: u64) -> Examined<String> {
     let text = catalogue::system_text(system).unwrap();
     let design = catalogue::read_system(text, system).unwrap();
     let effects = [(seed, Effects::REAL)];
-    simulate(&design, text, &Planted { noise: 0.02, seed, faults }, &effects, Seconds::new(20.0))
+    let subject = Subject::of_system(system, system, text);
+    simulate(&design, (&design, subject), &Planted { noise: 0.02, seed, faults }, &effects, Seconds::new(20.0))
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn a_planted_fault_is_isolated_after_two_measurements() {
 fn lines_are_short_and_name_the_place_once() {
     let raised = Raised::new("narrow-link", FindingKind::Fault, Severity::Warning, Certainty::Likely)
         .summary("GPU1 runs at PCIe 3.0 x8, but both ends allow x16")
-        .about(vec![Subject::Node("GPU1".to_owned())]);
+        .about(vec![subject::Subject::Node("GPU1".to_owned())]);
     let verdict = Verdict::of(&[raised.finding], true);
     assert_eq!(verdict.line(""), "isolate GPU1: runs at PCIe 3.0 x8, but both ends allow x16");
     assert_eq!(fit("one two three", 9), "one two…");

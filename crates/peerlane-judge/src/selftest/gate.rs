@@ -8,6 +8,7 @@ use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fault::Planted;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
+use peerlane_measure::run::Subject;
 use peerlane_measure::simulated_machine::Effects;
 
 /// Counts of one kind.
@@ -37,7 +38,8 @@ fn systems(names: &[&str]) -> Vec<(&'static str, &'static str, Machine)> {
 fn examined(text: &str, machine: &Machine, plant: Option<&Plant>, seed: u64) -> crate::gate::Verdict {
     let faults = plant.map(|plant| plant.faults.clone()).unwrap_or_default();
     let planted = Planted { noise: NOISE, seed, faults };
-    simulate(machine, text, &planted, &[(seed, Effects::REAL)], Seconds::new(20.0)).verdict
+    let subject = Subject::of_system(&machine.name, &machine.name, text);
+    simulate(machine, (machine, subject), &planted, &[(seed, Effects::REAL)], Seconds::new(20.0)).verdict
 }
 
 /// Sound machines that were isolated, of how many.

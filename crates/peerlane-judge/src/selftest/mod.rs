@@ -231,7 +231,8 @@ impl Wanted {
         let text = catalogue::system_text(self.system)?;
         let design = catalogue::read_system(text, self.system).ok()?;
         let faults = self.plant.as_ref().map(|plant| plant.faults.as_slice()).unwrap_or_default();
-        let today = Today { noise: NOISE, seed: self.seed, faults, effects: &[(self.seed, Effects::REAL)] };
+        let today =
+            Today { noise: NOISE, seed: self.seed, faults, effects: &[(self.seed, Effects::REAL)], shown: None };
         let run = Bench::usual(&design, self.system, text).measure(&today);
         Some(judge::judge(&design, &run, self.system, self.plant.as_ref(), self.seed))
     }

@@ -58,9 +58,11 @@ pub(super) enum Kind {
     Iommu,
     Errors,
     Detour,
+    /// Of a network port, which simulated copies do not pass.
+    Port,
 }
 
-/// All kinds.
+/// All kinds but those that no measurement within one machine shows.
 pub(super) const KINDS: [Kind; 14] = [
     Kind::Width,
     Kind::Uplink,
@@ -96,6 +98,7 @@ impl Kind {
             Kind::Iommu => "iommu",
             Kind::Errors => "errors",
             Kind::Detour => "detour",
+            Kind::Port => "port",
         }
     }
 
@@ -136,6 +139,16 @@ pub(super) struct Plant {
 impl Plant {
     pub(super) fn new(kind: Kind, fault: Fault, words: String, place: impl IntoIterator<Item = String>) -> Self {
         Plant { kind, faults: vec![fault], words, place: place.into_iter().collect(), pair: false }
+    }
+
+    /// What tools print and no measurement shows.
+    pub(super) fn shown(kind: Kind, words: String, place: impl IntoIterator<Item = String>) -> Self {
+        Plant { kind, faults: Vec::new(), words, place: place.into_iter().collect(), pair: false }
+    }
+
+    /// Nodes that it is at.
+    pub(super) fn place(&self) -> impl Iterator<Item = &str> {
+        self.place.iter().map(String::as_str)
     }
 
     /// Several faults that are one; `None` where there are none.
@@ -223,6 +236,7 @@ pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
         Kind::Iommu => detours(machine),
         Kind::Errors => errors(machine),
         Kind::Detour => away_from_nvlinks(machine),
+        Kind::Port => Vec::new(),
         // the quick plan allocates once
         Kind::Bimodal if gpus(machine).len() > USUAL_GPUS => Vec::new(),
         Kind::Bimodal => of_gpus(&|gpu| {

@@ -31,6 +31,8 @@ pub(super) struct Today<'a> {
     pub(super) faults: &'a [Fault],
     /// How it differs from the model, each with its seed.
     pub(super) effects: &'a [(u64, Effects)],
+    /// The machine as its record describes it, where that is not the text of the catalogue.
+    pub(super) shown: Option<(&'a Machine, &'a Subject)>,
 }
 
 impl<'a> Bench<'a> {
@@ -55,15 +57,13 @@ impl<'a> Bench<'a> {
     /// Measures a simulated machine as `peerlane measure` would: an executor whose driver state is corrupted is abandoned,
     /// and another takes over.
     pub(super) fn measure(&self, today: &Today) -> Run {
-        let &Today { noise, seed, faults, effects } = today;
+        let &Today { noise, seed, faults, effects, shown } = today;
         let settings = Planted { noise, seed, faults: faults.to_vec() };
-        let subject = Subject {
-            name: self.design.name.clone(),
-            target: self.system.to_owned(),
-            system: Some(self.text.to_owned()),
-            evidence: Vec::new(),
+        let (machine, subject) = match shown {
+            Some((machine, subject)) => (machine, subject.clone()),
+            None => (self.design, Subject::of_system(&self.design.name, self.system, self.text)),
         };
-        let mut run = Run::new(self.design, subject, self.plan.clone());
+        let mut run = Run::new(machine, subject, self.plan.clone());
         let mut done = run.steps_done();
         loop {
             let mut machine =

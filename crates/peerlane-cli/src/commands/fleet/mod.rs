@@ -4,6 +4,7 @@ mod gathered;
 mod labelled;
 mod read;
 mod show;
+mod texts;
 mod zip;
 
 use std::ffi::{OsStr, OsString};

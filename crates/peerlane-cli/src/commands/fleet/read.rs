@@ -20,6 +20,7 @@ use serde::de::IgnoredAny;
 use super::gathered::{MANIFEST, gathered, is_manifest, machines, node_of};
 use super::is_run;
 use super::labelled::{begins, split};
+use super::texts::{is_loose, joined, texts_of};
 use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
 
@@ -62,18 +63,18 @@ enum Source {
 }
 
 /// The text of a record, what was gathered on a machine, or why there is neither.
-struct One {
-    name: String,
+pub(super) struct One {
+    pub(super) name: String,
     label: Option<String>,
     /// The file or folder, where it holds nothing else.
-    path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     text: Result<String, String>,
     /// What was gathered, instead of a text.
-    files: Option<Files>,
+    pub(super) files: Option<Files>,
 }
 
 impl One {
-    fn new(name: &str, path: Option<&Path>, text: Result<String, String>) -> Self {
+    pub(super) fn new(name: &str, path: Option<&Path>, text: Result<String, String>) -> Self {
         One { name: name.to_owned(), label: None, path: path.map(Path::to_path_buf), text, files: None }
     }
 
@@ -84,7 +85,16 @@ impl One {
             Err(why) => One::new(&name, None, Err(why)),
         }
     }
+
+    /// The same, where it describes a machine with GPUs.
+    pub(super) fn described(path: &Path) -> Option<Self> {
+        let one = One::gathered(path);
+        one.files.as_ref().is_some_and(|files| !machines(&one.name, files).is_empty()).then_some(one)
+    }
 }
+
+/// Why a file that was named is not read.
+pub(super) const NOTHING: &str = "it holds no record of 'peerlane measure', and no tool's output that shows GPUs";
 
 /// What a worker does.
 enum Job {
@@ -160,7 +170,11 @@ pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) 
     }
     let found = Mutex::new(Found::default());
     let locked = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    let loose = Mutex::new(Vec::new());
     let pass = |one: One| {
+        if is_loose(&one) {
+            return loose.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+        }
         if let Some(files) = &one.files {
             return locked().capture(&one.name, one.path.as_deref(), files, dictionary);
         }
@@ -169,9 +183,9 @@ pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) 
         locked().add(one, node);
     };
     let others = each(targets, &pass);
-    if locked().nodes.is_empty() {
-        texts_of(targets).into_iter().for_each(pass);
-    }
+    joined(std::mem::take(&mut *loose.lock().unwrap_or_else(PoisonError::into_inner))).into_iter().for_each(pass);
+    let names: Vec<String> = locked().nodes.iter().map(|node| node.file.clone()).collect();
+    texts_of(targets, &names).into_iter().for_each(pass);
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.others = others;
     found.nodes.sort_by(|a, b| a.file.cmp(&b.file));
@@ -191,10 +205,12 @@ fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
     let texts: Mutex<Vec<One>> = Mutex::default();
     let keep = |one| texts.lock().unwrap_or_else(PoisonError::into_inner).push(one);
     let others = each(targets, &keep);
-    if !texts.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|one| one.text.is_ok()) {
-        texts_of(targets).into_iter().for_each(keep);
-    }
-    let mut texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let locked = || texts.lock().unwrap_or_else(PoisonError::into_inner);
+    let names: Vec<String> = locked().iter().filter(|one| one.text.is_ok()).map(|one| one.name.clone()).collect();
+    texts_of(targets, &names).into_iter().for_each(keep);
+    let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (loose, mut texts): (Vec<One>, Vec<One>) = texts.into_iter().partition(is_loose);
+    texts.extend(joined(loose));
     texts.sort_by(|a, b| a.name.cmp(&b.name));
     let mut redactor = Redactor::default();
     texts.iter().filter_map(|one| one.text.as_ref().ok()).for_each(|text| redactor.learn(text));
@@ -293,25 +309,6 @@ fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Pa
     }
 }
 
-/// Folders of texts that describe machines, where no record was found: the targets, or the folders right below, one for a host.
-fn texts_of(targets: &[OsString]) -> Vec<One> {
-    let mut all = Vec::new();
-    for target in targets.iter().map(Path::new).filter(|target| target.is_dir()) {
-        let entries = || fs::read_dir(target).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut below: Vec<PathBuf> = entries().filter(|path| path.is_dir()).collect();
-        below.sort();
-        if below.is_empty() || entries().any(|path| path.is_file()) {
-            below = vec![target.to_owned()];
-        }
-        all.extend(below);
-    }
-    let one = |folder: &PathBuf| {
-        let one = One::gathered(folder);
-        one.files.as_ref().is_some_and(|files| !machines(&one.name, files).is_empty()).then_some(one)
-    };
-    all.iter().filter_map(one).collect()
-}
-
 fn is_candidate(extension: &OsStr) -> bool {
     ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
 }
@@ -379,7 +376,10 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
         }
     }
     if !some && named {
-        refuse("it holds no record of 'peerlane measure'".to_owned());
+        match path.and_then(One::described) {
+            Some(one) => pass(one),
+            None => refuse(NOTHING.to_owned()),
+        }
     }
     some || named
 }
@@ -461,7 +461,18 @@ fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dy
     } else if peerlane::nodes::looks_like_nodes_run(&text) {
         "it is a record between nodes; 'check' reads it".to_owned()
     } else if named {
-        "it holds no record of 'peerlane measure'".to_owned()
+        // the list of a gathered folder stands for the folder
+        let of = path.filter(|_| is_manifest(text.as_bytes())).and_then(Path::parent);
+        let folder = of.map(|of| if of.as_os_str().is_empty() { Path::new(".") } else { of });
+        let read = match folder {
+            Some(folder) => One::described(folder),
+            None => path.map(One::gathered),
+        };
+        if let Some(one) = read {
+            pass(one);
+            return true;
+        }
+        NOTHING.to_owned()
     } else {
         return false;
     };

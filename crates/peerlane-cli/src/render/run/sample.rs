@@ -24,12 +24,7 @@ pub(crate) fn run(tests: &[Test]) -> Run {
 fn of(machine: &Machine, text: &str, tests: &[Test]) -> Run {
     let selection = Selection { tests: tests.to_vec(), ..Selection::default() };
     let plan = Plan::of(machine, Scope::Default, &selection, Method::default()).unwrap();
-    let subject = Subject {
-        name: machine.name.clone(),
-        target: SYSTEM.to_owned(),
-        system: Some(text.to_owned()),
-        evidence: Vec::new(),
-    };
+    let subject = Subject::of_system(&machine.name, SYSTEM, text);
     let mut run = Run::new(machine, subject, plan);
     let state = |i: usize, t: f64| GpuState { gpu: format!("GPU{i}"), temperature_c: Some(t), ..GpuState::default() };
     run.conditions.before = (0..4).map(|i| state(i, 31.0 + i as f64)).collect();

@@ -1,5 +1,6 @@
 //! What is wrong with one machine of a fleet, and by how much.
 
+use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{Interconnect, NodeId, NodeKind};
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
@@ -11,6 +12,9 @@ use super::super::plants::{self, Kind, Plant};
 
 /// NVLinks of a bundle from which on single links are lost.
 const MANY_LINKS: u8 = 4;
+
+/// How `nvidia-smi topo -m` calls adapters, up to their number.
+const TOPO_NIC: &str = "NIC";
 
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -44,11 +48,15 @@ pub enum Trouble {
     Corrupt,
     /// A GPU falls off the bus.
     Lost,
+    /// The port of an adapter trained at half its rate.
+    NicHalf,
+    /// Errors of a GPU's NVLinks rise under load since the day's earlier record.
+    NvlinkErrors,
 }
 
 impl Trouble {
     /// All kinds.
-    pub const ALL: [Trouble; 14] = [
+    pub const ALL: [Trouble; 16] = [
         Trouble::LinkShort,
         Trouble::SlowPair,
         Trouble::SlowGpu,
@@ -63,6 +71,8 @@ impl Trouble {
         Trouble::Hang,
         Trouble::Corrupt,
         Trouble::Lost,
+        Trouble::NicHalf,
+        Trouble::NvlinkErrors,
     ];
 
     /// As tables and documents name it.
@@ -82,6 +92,8 @@ impl Trouble {
             Trouble::Hang => "hang",
             Trouble::Corrupt => "corrupt",
             Trouble::Lost => "lost",
+            Trouble::NicHalf => "nic-half",
+            Trouble::NvlinkErrors => "nvlink-errors",
         }
     }
 
@@ -89,6 +101,16 @@ impl Trouble {
     pub fn has_size(self) -> bool {
         use Trouble::{Acs, FarBuffers, Hot, Iommu, LinkShort, SlowGpu, SlowPair, SlowSlot};
         matches!(self, LinkShort | SlowPair | SlowGpu | Hot | SlowSlot | Acs | Iommu | FarBuffers)
+    }
+
+    /// Whether the day's earlier record of the machine is from before it.
+    pub(super) fn begins_meanwhile(self) -> bool {
+        self == Trouble::NvlinkErrors
+    }
+
+    /// The adapter whose port runs at half its rate, which the machine's tools print.
+    pub(super) fn halved(self, plant: &Plant) -> Option<&str> {
+        plant.place().find(|name| self == Trouble::NicHalf && !name.starts_with(TOPO_NIC))
     }
 
     /// Plants it in one of the machine's places. `size`: the share of the rate that is lost, where it can be any. `None`
@@ -114,6 +136,8 @@ impl Trouble {
             Trouble::Hang => plants::plants(Kind::Hang, machine),
             Trouble::Corrupt => plants::plants(Kind::Corrupt, machine),
             Trouble::Lost => plants::plants(Kind::Lost, machine),
+            Trouble::NicHalf => halved(machine),
+            Trouble::NvlinkErrors => nvlink_errors(machine),
         };
         let at = random.below(all.len());
         all.into_iter().nth(at)
@@ -126,6 +150,30 @@ fn name(machine: &Machine, id: NodeId) -> String {
 
 fn of_gpus(machine: &Machine, plant: impl Fn(NodeId) -> Option<Plant>) -> Vec<Plant> {
     machine.fabric.of_kind(NodeKind::Gpu).filter_map(plant).collect()
+}
+
+/// No copy between GPUs shows it: only the port's own rate does, which no design states.
+fn halved(machine: &Machine) -> Vec<Plant> {
+    let adapters = machine.fabric.of_kind(NodeKind::Nic).map(|id| name(machine, id)).enumerate();
+    let plant = |(n, nic): (usize, String)| {
+        let words = format!("the port of {nic} at half its rate");
+        Plant::shown(Kind::Port, words, [format!("{TOPO_NIC}{n}"), nic])
+    };
+    adapters.map(plant).collect()
+}
+
+/// Counters of errors of NVLinks, with errors for each 10⁹ bytes: such as a quick run shows.
+const OF_NVLINKS: [(ErrorCounter, f64); 3] =
+    [(ErrorCounter::NvlinkReplay, 50.0), (ErrorCounter::NvlinkRecovery, 5.0), (ErrorCounter::NvlinkCrc, 500.0)];
+
+fn nvlink_errors(machine: &Machine) -> Vec<Plant> {
+    let linked = machine.fabric.of_kind(NodeKind::Gpu).filter(|id| machine.fabric.nvlinks_of(*id) > 0);
+    let plant = |(gpu, (counter, per_gb)): (NodeId, (ErrorCounter, f64))| {
+        let gpu = name(machine, gpu);
+        let words = format!("{gpu}: {counter} rises under load");
+        Plant::new(Kind::Errors, Fault::Errors { gpu: gpu.clone(), counter, per_gb }, words, [gpu])
+    };
+    linked.zip(OF_NVLINKS.into_iter().cycle()).map(plant).collect()
 }
 
 /// Both directions between two nodes at a share of their rate.
@@ -243,7 +291,8 @@ mod tests {
                 .collect();
             assert!(!planted.is_empty(), "{}", trouble.name());
             for plant in planted {
-                assert!(!plant.faults.is_empty(), "{}", plant.words);
+                assert!(plant.faults.is_empty() == (trouble == Trouble::NicHalf), "{}", plant.words);
+                assert_eq!(trouble.halved(&plant).is_some(), trouble == Trouble::NicHalf);
             }
         }
         let short = Trouble::LinkShort.plant(&machines[0], 0.05, &mut Random::new(1, "")).unwrap();

@@ -3,6 +3,9 @@
 //!
 //! All machines of a design share what the model has wrong about it ([`Effects::REAL`]); each differs from the others
 //! ([`Effects::MACHINE`]), and every run from the last ([`Effects::DAY`]). Each is judged among its peers, and some alone.
+//!
+//! A record describes its machine by what tools print there, as that of a live machine does: nothing of the planted faults but
+//! what such a tool would print. Some machines have a second record of the same day.
 
 mod faults;
 
@@ -15,21 +18,26 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::fabric::NodeKind;
-use peerlane_machine::fault::{NOISE, Planted};
+use peerlane_machine::fault::{Fault, NOISE, Planted};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::plan::Scope;
+use peerlane_measure::run::{Run, Subject as Shown};
 use peerlane_measure::simulated_machine::Effects;
+use peerlane_read::assemble::assemble;
 use peerlane_read::catalogue;
+use peerlane_read::evidence::{Found, Text, scan_text};
 
 use super::plants::Plant;
 use super::record::{Bench, Today};
+use super::texts::Report;
 use super::{APART, Alarm};
 use crate::check::Settings;
-use crate::fleet::{Dictionary, Node, compare};
+use crate::fleet::{Again, Dictionary, Node, Records, judge};
 use crate::gate;
+use peerlane_design::case::Case;
 
 pub use faults::Trouble;
 
@@ -42,6 +50,12 @@ pub const SIZES: [f64; 9] = [0.03, 0.05, 0.08, 0.10, 0.15, 0.20, 0.30, 0.45, 0.6
 
 /// The least and the most that faults take where they are not of given sizes.
 const USUAL: [f64; 2] = [0.10, 0.60];
+
+/// Of so many machines one has an earlier record of the same day, beside those whose fault began meanwhile.
+const TWICE: usize = 10;
+
+/// When the earlier and the later records of the day begin, in seconds since 1970.
+const MOMENTS: [u64; 2] = [1_795_593_600, 1_795_636_800];
 
 /// The gate's usual deadline.
 const DEADLINE: Seconds = Seconds::new(20.0);
@@ -142,6 +156,9 @@ struct Design {
     name: &'static str,
     text: &'static str,
     machine: Machine,
+    /// What tools print of it, and the machine that is read from that.
+    report: Report,
+    shown: Machine,
 }
 
 /// A machine of the fleet.
@@ -150,11 +167,14 @@ struct Member {
     design: usize,
     fault: Option<(Trouble, f64, Plant)>,
     alone: bool,
+    /// Whether it has an earlier record of the day, too.
+    is_seen_twice: bool,
 }
 
-/// What one machine's run shows.
+/// What one machine's runs show.
 struct Seen {
-    node: Node,
+    /// One, or two of the same day.
+    nodes: Vec<Node>,
     /// Faults for which a gate takes it out of service, if it is judged alone.
     alone: Vec<Alarm>,
 }
@@ -180,15 +200,25 @@ pub fn fleet_test(wish: &Wish, report: &(dyn Fn() + Sync)) -> FleetTest {
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let seen: Vec<Seen> = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
-    let (nodes, alone): (Vec<Node>, Vec<Vec<Alarm>>) = seen.into_iter().map(|s| (s.node, s.alone)).unzip();
-    let accused = among_peers(&nodes, &dictionary);
+    let (nodes, alone): (Vec<Vec<Node>>, Vec<Vec<Alarm>>) = seen.into_iter().map(|s| (s.nodes, s.alone)).unzip();
+    // a record is measured once more where the rules look at it: thousands would not fit into memory
+    let places: BTreeMap<&str, usize> = members.iter().enumerate().map(|(at, m)| (m.name.as_str(), at)).collect();
+    let again = |node: &Node| {
+        let member = members.get(*places.get(node.name.as_str())?)?;
+        let (bench, design) = benches.get(member.design).zip(designs.get(member.design))?;
+        let moment = MOMENTS.iter().position(|moment| *moment == node.began)?;
+        Case::of_run(member.measured(bench, design, wish.seed, moment), &node.file).ok()
+    };
+    let accused = among_peers(&nodes.concat(), &dictionary, &again);
     summed(wish, &designs, &members, &accused, &alone)
 }
 
 /// The outliers by machine.
-fn among_peers(nodes: &[Node], dictionary: &Dictionary) -> BTreeMap<String, Vec<Alarm>> {
+fn among_peers(nodes: &[Node], dictionary: &Dictionary, again: Again) -> BTreeMap<String, Vec<Alarm>> {
+    let settings = Settings::default();
+    let records = Records { nodes, baseline: &[], dictionary, settings: &settings, again: Some(again) };
     let mut accused: BTreeMap<String, Vec<Alarm>> = BTreeMap::new();
-    for outlier in compare(nodes, dictionary, &Settings::default()).outliers {
+    for outlier in judge(&records, Vec::new()).outliers {
         let alarm = Alarm { rule: outlier.rule, subjects: outlier.subjects, summary: outlier.summary };
         accused.entry(outlier.machine).or_default().push(alarm);
     }
@@ -196,8 +226,8 @@ fn among_peers(nodes: &[Node], dictionary: &Dictionary) -> BTreeMap<String, Vec<
 }
 
 /// The faults for which a gate takes a machine out of service.
-fn at_gate(design: &Design, planted: &Planted, effects: &[(u64, Effects)]) -> Vec<Alarm> {
-    let verdict = gate::simulate(&design.machine, design.text, planted, effects, DEADLINE).verdict;
+fn at_gate(design: &Design, shown: Shown, planted: &Planted, effects: &[(u64, Effects)]) -> Vec<Alarm> {
+    let verdict = gate::simulate(&design.machine, (&design.shown, shown), planted, effects, DEADLINE).verdict;
     let taken_out = verdict.findings.into_iter().filter(|one| one.action.takes_out()).map(|one| one.finding);
     taken_out.map(|f| Alarm { rule: f.rule, subjects: f.subjects, summary: f.summary }).collect()
 }
@@ -255,6 +285,7 @@ fn members(wish: &Wish, designs: &[Design]) -> Vec<Member> {
             design: cycle.get(i % cycle.len()).copied().unwrap_or_default(),
             fault: None,
             alone: false,
+            is_seen_twice: i % TWICE == 0,
         })
         .collect();
     let mut random = Random::new(wish.seed, "places of faults");
@@ -266,6 +297,7 @@ fn members(wish: &Wish, designs: &[Design]) -> Vec<Member> {
             let Some(design) = designs.get(member.design) else { continue };
             if let Some(plant) = trouble.plant(&design.machine, *size, &mut random) {
                 (member.fault, member.alone) = (Some((*trouble, *size, plant)), true);
+                member.is_seen_twice |= trouble.begins_meanwhile();
                 break;
             }
         }
@@ -278,21 +310,78 @@ impl Design {
     fn of(name: &'static str) -> Option<Design> {
         let text = catalogue::system_text(name)?;
         let machine = catalogue::read_system(text, name).ok()?;
-        Some(Design { name, text, machine })
+        let report = Report::of(&machine)?;
+        let mut found = Found::default();
+        let texts = report.texts(None);
+        texts.iter().for_each(|source| found.append(scan_text(&Text::new(&source.name, source.text.as_bytes()))));
+        let mut all = assemble(found);
+        let shown = all.pop().filter(|_| all.is_empty())?;
+        Some(Design { name, text, machine, report, shown })
+    }
+
+    /// What the record of a machine of it says about it.
+    fn subject(&self, halved: Option<&str>) -> Shown {
+        let (name, target) = (self.name.to_owned(), "live".to_owned());
+        Shown { name, target, system: None, evidence: self.report.texts(halved) }
     }
 }
 
 impl Member {
     fn seen(&self, bench: &Bench, design: &Design, seed: u64, dictionary: &Dictionary) -> Seen {
-        let own = Random::new(seed, &self.name).below(usize::MAX) as u64;
-        let today = own.wrapping_mul(APART);
-        let faults = self.fault.as_ref().map(|(.., plant)| plant.faults.as_slice()).unwrap_or_default();
-        let effects = [(seed, Effects::REAL), (own, Effects::MACHINE), (today, Effects::DAY)];
-        let mut run = bench.measure(&Today { noise: NOISE, seed: today, faults, effects: &effects });
+        let last = MOMENTS.len() - 1;
+        let first = if self.is_seen_twice { 0 } else { last };
+        let node = |moment: usize| {
+            let run = self.measured(bench, design, seed, moment);
+            Node::of(&run, &format!("{}/{moment}.json", self.name), dictionary)
+        };
+        let alone = if self.alone {
+            let today = self.today(seed, last);
+            let planted = Planted { noise: NOISE, seed: today, faults: self.faults(last).to_vec() };
+            at_gate(design, design.subject(self.halved()), &planted, &self.effects(seed, last))
+        } else {
+            Vec::new()
+        };
+        Seen { nodes: (first..=last).map(node).collect(), alone }
+    }
+
+    /// Its record of one of the [`MOMENTS`].
+    fn measured(&self, bench: &Bench, design: &Design, seed: u64, moment: usize) -> Run {
+        let shown = design.subject(self.halved());
+        let mut run = bench.measure(&Today {
+            noise: NOISE,
+            seed: self.today(seed, moment),
+            faults: self.faults(moment),
+            effects: &self.effects(seed, moment),
+            shown: Some((&design.shown, &shown)),
+        });
         run.conditions.host = Some(self.name.clone());
-        let planted = Planted { noise: NOISE, seed: today, faults: faults.to_vec() };
-        let alone = if self.alone { at_gate(design, &planted, &effects) } else { Vec::new() };
-        Seen { node: Node::of(&run, &format!("{}.json", self.name), dictionary), alone }
+        run.conditions.began = MOMENTS.get(moment).copied().unwrap_or_default();
+        run
+    }
+
+    /// What is wrong with it at one of the [`MOMENTS`].
+    fn faults(&self, moment: usize) -> &[Fault] {
+        let began = |trouble: &Trouble| moment > 0 || !trouble.begins_meanwhile();
+        let fault = self.fault.as_ref().filter(|(trouble, ..)| began(trouble));
+        fault.map(|(.., plant)| plant.faults.as_slice()).unwrap_or_default()
+    }
+
+    /// The adapter whose port runs at half its rate.
+    fn halved(&self) -> Option<&str> {
+        self.fault.as_ref().and_then(|(trouble, _, plant)| trouble.halved(plant))
+    }
+
+    fn own(&self, seed: u64) -> u64 {
+        Random::new(seed, &self.name).below(usize::MAX) as u64
+    }
+
+    fn today(&self, seed: u64, moment: usize) -> u64 {
+        self.own(seed).wrapping_add(moment as u64).wrapping_mul(APART)
+    }
+
+    fn effects(&self, seed: u64, moment: usize) -> [(u64, Effects); 3] {
+        let day = (self.today(seed, moment), Effects::DAY);
+        [(seed, Effects::REAL), (self.own(seed), Effects::MACHINE), day]
     }
 
     /// Whether a finding names what is planted here, and nothing else: the machine itself where all its GPUs are hit.
@@ -310,17 +399,38 @@ mod tests {
 
     #[test]
     fn a_small_fleet_gives_away_its_bad_machines_and_no_other() {
-        let wish = Wish::usual(60, 6, 5, 1);
+        let mut wish = Wish::usual(60, 6, 5, 1);
+        wish.faults.extend([Trouble::NicHalf, Trouble::NvlinkErrors].map(|trouble| (trouble, 0.5)));
         let ended = AtomicUsize::new(0);
         let test = fleet_test(&wish, &|| {
             ended.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!((ended.load(Ordering::Relaxed), test.machines, test.alone), (60, 60, 5));
-        assert_eq!(test.faults.len(), 6, "{:#?}", test.faults);
+        assert_eq!(test.faults.len(), 8, "{:#?}", test.faults);
         assert!(test.faults.iter().all(|f| f.found), "{:#?}", test.faults);
         assert_eq!(test.false_alarms, []);
         assert_eq!(test.alone_false_alarms, []);
         assert_eq!(test, fleet_test(&wish, &|| ()), "the same seed is the same fleet");
+    }
+
+    #[test]
+    fn what_tools_print_is_read_as_the_design() {
+        for (name, _) in DESIGNS {
+            let Design { machine, shown, report, .. } = Design::of(name).unwrap();
+            let ends = |m: &Machine| -> Vec<_> {
+                [NodeKind::Gpu, NodeKind::Nic].into_iter().flat_map(|kind| m.fabric.of_kind(kind)).collect()
+            };
+            let classes = |m: &Machine| -> Vec<_> {
+                ends(m).iter().flat_map(|a| ends(m).into_iter().map(|b| m.fabric.class(*a, b))).collect()
+            };
+            assert_eq!(classes(&machine), classes(&shown), "{name}");
+            let gpus = |m: &Machine| m.fabric.of_kind(NodeKind::Gpu).map(|id| m.fabric.node(id).name.clone()).collect();
+            let (of_design, of_shown): (Vec<String>, Vec<String>) = (gpus(&machine), gpus(&shown));
+            assert_eq!(of_design, of_shown, "{name}");
+            let halved: String = report.texts(Some("mlx5_2")).into_iter().map(|source| source.text).collect();
+            let sound: String = report.texts(None).into_iter().map(|source| source.text).collect();
+            assert_eq!(halved != sound, machine.fabric.find("mlx5_2").is_some(), "{name}");
+        }
     }
 
     /// Losses that no published table would show the model to be wrong by, and that its own peers give away.
@@ -328,7 +438,14 @@ mod tests {
     fn a_gate_alone_finds_a_fifth_less_by_the_machines_own_peers() {
         let design = Design::of("hgx-h200").unwrap();
         let effects = [(1, Effects::REAL), (2, Effects::MACHINE), (3, Effects::DAY)];
-        let at = |faults: &[_]| at_gate(&design, &Planted { noise: NOISE, seed: 3, faults: faults.to_vec() }, &effects);
+        let at = |faults: &[_]| {
+            at_gate(
+                &design,
+                design.subject(None),
+                &Planted { noise: NOISE, seed: 3, faults: faults.to_vec() },
+                &effects,
+            )
+        };
         assert_eq!(at(&[]), []);
         for trouble in [Trouble::SlowPair, Trouble::SlowGpu, Trouble::SlowSlot, Trouble::FarBuffers] {
             let plant = trouble.plant(&design.machine, 0.2, &mut Random::new(1, trouble.name())).unwrap();
@@ -345,7 +462,7 @@ mod tests {
         let hot = plant.words.split(' ').nth(2).unwrap().to_owned();
         let other = if hot == "GPU0" { "GPU1" } else { "GPU0" };
         let fault = Some((Trouble::Hot, 0.3, plant));
-        let members = [Member { name: "n".to_owned(), design: 0, fault, alone: true }];
+        let members = [Member { name: "n".to_owned(), design: 0, fault, alone: true, is_seen_twice: false }];
         let wish = Wish { machines: 1, alone: 0, faults: Vec::new(), seed: 0 };
         let accused_of = |gpu: &str| {
             let alarm =

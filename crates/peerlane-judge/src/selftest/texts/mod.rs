@@ -13,7 +13,9 @@ mod site;
 use super::{Alarm, Case, Input, SOUND_SEEDS};
 use crate::check::{Context, Finding, FindingKind, Severity, Verdict, check, distinct, verdict};
 use peerlane_design::case::Case as Given;
+use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
+use peerlane_measure::run::SourceText;
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use peerlane_read::assemble::assemble;
@@ -85,9 +87,33 @@ impl Tool {
         }
     }
 
+    /// What its text is called.
+    fn file(self) -> String {
+        format!("{self:?}.txt").to_lowercase()
+    }
+
     /// Whether `srun` may have started it.
     fn is_of_job(self) -> bool {
         matches!(self, Tool::NcclLog | Tool::NcclTests)
+    }
+}
+
+/// What tools print of the machines of one design, for records.
+pub(super) struct Report(Site);
+
+impl Report {
+    /// Of a design; `None` where it lacks what tools would print.
+    pub(super) fn of(machine: &Machine) -> Option<Report> {
+        Site::of(machine, &mut Random::new(0, &machine.name)).map(Report)
+    }
+
+    /// The texts of a machine; the port of one adapter may have trained at half its rate.
+    pub(super) fn texts(&self, halved: Option<&str>) -> Vec<SourceText> {
+        let mut site = self.0.clone();
+        site.nics.iter_mut().filter(|nic| Some(nic.name.as_str()) == halved).for_each(|nic| nic.rate /= 2);
+        let shown = [Tool::Topo, Tool::Query, Tool::Nvlink, Tool::Ibstat, Tool::Lspci, Tool::Lscpu];
+        let text = |tool: Tool| SourceText { name: tool.file(), text: tool.output(&site) };
+        shown.into_iter().map(text).filter(|source| !source.text.is_empty()).collect()
     }
 }
 
@@ -217,7 +243,7 @@ fn texts(site: &Site, plant: Option<&Plant>, random: &mut Random) -> Vec<(String
     }
     let by_srun = random.below(2) == 0;
     let one = |(tool, text): (Tool, String)| {
-        let name = format!("{tool:?}.txt").to_lowercase();
+        let name = tool.file();
         let of_srun = || text.lines().map(|line| format!("{}{line}\n", nccl::OF_SRUN)).collect();
         if by_srun && tool.is_of_job() { (name, of_srun()) } else { (name, text) }
     };

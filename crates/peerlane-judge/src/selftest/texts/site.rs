@@ -47,6 +47,7 @@ const CPUS: [(&str, &str); 6] = [
 const WITH_FABRIC: u8 = 4;
 
 /// A machine as its tools show it.
+#[derive(Clone)]
 pub(super) struct Site {
     pub(super) host: String,
     /// The model of the CPUs, and how many there are.
@@ -74,6 +75,7 @@ pub(super) struct Site {
     pub(super) wrong: u64,
 }
 
+#[derive(Clone)]
 pub(super) struct Gpu {
     pub(super) product: String,
     pub(super) address: PciAddress,
@@ -93,6 +95,7 @@ pub(super) struct Gpu {
     pub(super) temperature: u32,
 }
 
+#[derive(Clone)]
 pub(super) struct Nic {
     pub(super) name: String,
     /// As `ibstat` names the product.
@@ -103,6 +106,7 @@ pub(super) struct Nic {
     pub(super) rate: u32,
 }
 
+#[derive(Clone)]
 pub(super) enum What {
     /// A root port, or a port of a switch, with the buses below it; whether it is a switch's downstream port.
     Bridge {
@@ -113,6 +117,7 @@ pub(super) enum What {
     Nic,
 }
 
+#[derive(Clone)]
 pub(super) struct Function {
     pub(super) address: PciAddress,
     pub(super) what: What,
