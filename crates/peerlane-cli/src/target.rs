@@ -274,7 +274,7 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
     }
     if is_nodes_run(path) {
         return Err(format!(
-            "{target} is a record between nodes, and this command is about machines; 'check' reads it"
+            "{target} is a record between nodes, and this command is about machines; 'check', 'report' and 'compare' read it"
         ));
     }
     // a file that is too large is rejected before it is read

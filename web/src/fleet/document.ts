@@ -8,9 +8,13 @@ export type Action = ("isolate" | "reset" | "monitor")
  * The unit a matrix is given in.
  */
 export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns" | "ps" | "GTEPS")
+/**
+ * Which way data goes, seen from the row.
+ */
+export type Way = ("out" | "in" | "both")
 
 /**
- * The content of a fleet's page.
+ * The content of a fleet's page, or of the page of nodes that measured each other.
  */
 export interface FleetPage {
 /**
@@ -25,6 +29,10 @@ left_out: number
  * The machines.
  */
 machines: MemberView[]
+/**
+ * What only nodes that measured each other have: then machines are nodes, tests their partners, outliers findings.
+ */
+nodes?: (NodesView | null)
 /**
  * How records were matched to machines where that was not plain.
  */
@@ -105,6 +113,10 @@ export interface MemberView {
  */
 action?: (Action | null)
 /**
+ * Between nodes: what else is known of it, in sentences.
+ */
+facts?: string[]
+/**
  * Start of the first record, RFC 3339.
  */
 first?: (string | null)
@@ -121,13 +133,117 @@ last?: (string | null)
  */
 name: string
 /**
+ * Between nodes: per test the index of the node that it was measured with, where columns have none.
+ */
+partners?: (number | null)[]
+/**
  * Its records.
  */
 records: number
 /**
  * Per test: its worst value over the median of its kind in per mille, where more is better; `null` if not measured.
+ * Between nodes it is over what is expected, where that is known, and 0 of what failed.
  */
 scores: (number | null)[]
+/**
+ * Between nodes: the lowest of the medians of its kinds of values, each way, in per mille.
+ */
+usual?: (number | null)
+}
+/**
+ * What only this page has.
+ */
+export interface NodesView {
+/**
+ * Its first cause, in a sentence.
+ */
+cause: string
+/**
+ * The record's name, with what was measured.
+ */
+name: string
+/**
+ * Single values, the worst first.
+ */
+pairs: PairView[]
+/**
+ * Values that are not listed.
+ */
+pairs_left_out: number
+/**
+ * How many findings and values there are.
+ */
+summary: string
+/**
+ * Kinds of values; the heat map shows one at a time.
+ */
+values: ValuesView[]
+/**
+ * The verdict, as it is printed: `FAULT`.
+ */
+verdict: string
+}
+/**
+ * One value.
+ */
+export interface PairView {
+/**
+ * What it is compared with.
+ */
+against: string
+/**
+ * Where data comes from: `node7/mlx5_3`.
+ */
+from: string
+/**
+ * The value with its unit, or why there is none.
+ */
+measured: string
+/**
+ * The share of that in per mille; 0 of what failed.
+ */
+score: number
+/**
+ * Where it goes.
+ */
+to: string
+/**
+ * What was done: `verbs write`.
+ */
+what: string
+}
+/**
+ * A kind of value.
+ */
+export interface ValuesView {
+/**
+ * The best one.
+ */
+best: string
+/**
+ * Steps without a value.
+ */
+failed: number
+/**
+ * Their median.
+ */
+median: string
+/**
+ * Values between nodes.
+ */
+n: number
+/**
+ * `verbs write`.
+ */
+name: string
+/**
+ * What scores are shares of: `what is expected`.
+ */
+of: string
+/**
+ * The worst one, with its unit.
+ */
+worst: string
 }
 /**
  * An outlier.
@@ -154,13 +270,17 @@ file: string
  */
 fix: string
 /**
- * Index of its machine.
+ * Index of its machine; absent of a switch between nodes.
  */
-machine: number
+machine?: (number | null)
 /**
  * The measured value.
  */
 measured?: (number | null)
+/**
+ * Of a path between two nodes the second.
+ */
+other?: (number | null)
 /**
  * The parts that it names: `GPU3`, `GPU0-GPU2`.
  */
@@ -210,6 +330,18 @@ family: string
  * What is measured: `write, copy engine, NVLink`.
  */
 name: string
+/**
+ * Between nodes: the node that all of this column is measured with; where it is absent, machines have their own partners.
+ */
+node?: (number | null)
+/**
+ * Between nodes: index of the kind of value.
+ */
+values?: (number | null)
+/**
+ * Between nodes: which way data goes; absent of a loopback.
+ */
+way?: (Way | null)
 }
 /**
  * A file that could not be read.

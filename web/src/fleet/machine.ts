@@ -10,7 +10,7 @@ import { MEANING, type State } from "./state";
 const SHOWN = 10;
 
 export function machineView(state: State): HTMLElement {
-  const root = h("aside", { class: "machine-view", "aria-label": "Machine", tabindex: -1, hidden: true });
+  const root = h("aside", { class: "machine-view", "aria-label": state.fleet.nodes ? "Node" : "Machine", tabindex: -1, hidden: true });
   // where the focus returns to
   let from: Element | null = null;
   state.onOpen(() => {
@@ -45,33 +45,51 @@ function content(state: State, at: number): Child[] {
   return [
     h("h2", {}, machine.name),
     machine.action && h("p", {}, badge({ action: machine.action }), ` ${MEANING[machine.action]}`),
-    list([
-      ["kind", fleet.kinds[machine.kind]?.name ?? ""],
-      ["records", `${count(machine.records, "record")}${when && `, ${when}`}`],
-    ]),
-    h("h3", {}, "Outliers"),
+    fleet.nodes
+      ? h("ul", { class: "facts" }, ...(machine.facts ?? []).map((fact) => h("li", {}, fact)))
+      : list([
+          ["kind", fleet.kinds[machine.kind]?.name ?? ""],
+          ["records", `${count(machine.records, "record")}${when && `, ${when}`}`],
+        ]),
+    h("h3", {}, fleet.nodes ? "Findings" : "Outliers"),
     outliers.length > 0 ? h("ul", { class: "of-machine" }, ...outliers) : h("p", {}, "None."),
     ...scores(state, at),
   ];
 }
 
+/** Between nodes: what a node sends and what it receives, which other rows have where columns are nodes. */
+function paths(state: State, machine: number): { name: string; score: number }[] {
+  const { tests, machines } = state.fleet;
+  return tests.flatMap(({ node, way }, test) => {
+    const senders = node === machine && way !== "both" ? machines.map((_, at) => at).filter((at) => at !== machine) : [];
+    return [machine, ...senders].flatMap((row) => {
+      const cell = { machine: row, test };
+      const score = state.score(cell);
+      return score === null ? [] : [{ name: state.between(cell), score }];
+    });
+  });
+}
+
 /** Values over the median of the kind, the lowest first. */
 function scores(state: State, machine: number): Child[] {
-  const all = state.fleet.tests.flatMap(({ name }, test) => {
-    const score = state.score({ machine, test });
-    return score === null ? [] : [{ name, score }];
-  });
+  const all = state.fleet.nodes
+    ? paths(state, machine)
+    : state.fleet.tests.flatMap(({ name }, test) => {
+        const score = state.score({ machine, test });
+        return score === null ? [] : [{ name, score }];
+      });
   all.sort((a, b) => a.score - b.score);
-  const head = h("thead", {}, h("tr", {}, ...["test", "over the median", ""].map((text, i) => (i < 2 ? h("th", { scope: "col", class: i === 1 && "number" }, text) : h("td", {})))));
+  const head = h("thead", {}, h("tr", {}, ...(state.fleet.nodes ? ["path", "share", ""] : ["test", "over the median", ""]).map((text, i) => (i < 2 ? h("th", { scope: "col", class: i === 1 && "number" }, text) : h("td", {})))));
   const body = h("tbody", {}, ...all.slice(0, SHOWN).map(row));
   const rest = all.slice(SHOWN);
-  const more = button(`Show all ${count(all.length, "test")}`, () => {
+  const more = button(`Show all ${count(all.length, state.fleet.nodes ? "value" : "test")}`, () => {
     body.append(...rest.map(row));
     more.remove();
   });
-  const absent = state.fleet.tests.length - all.length;
+  // most pairs of many nodes are not measured
+  const absent = state.fleet.nodes ? 0 : state.fleet.tests.length - all.length;
   return [
-    h("h3", {}, "Tests, lowest first"),
+    h("h3", {}, state.fleet.nodes ? "Paths, lowest share first" : "Tests, lowest first"),
     all.length > 0 && h("table", { class: "scores" }, head, body),
     rest.length > 0 && h("p", { class: "actions" }, more),
     absent > 0 && h("p", { class: "hint" }, `${count(absent, "test")} of the fleet not measured on this machine.`),

@@ -1,4 +1,5 @@
-// The page of a fleet: how it is, the outliers, the worst first, and a heat map of all machines.
+// The page of a fleet: how it is, the outliers, the worst first, and a heat map of all machines. Of nodes that measured each
+// other it is the same, with nodes for machines and their partners for tests.
 
 import type { Action, FleetPage } from "./document";
 import { button, h, type Child } from "../dom";
@@ -8,7 +9,8 @@ import { kindsView } from "./kinds";
 import { machineView } from "./machine";
 import { mapView } from "./map";
 import { outlierList } from "./outliers";
-import { ACTIONS, MEANING, State } from "./state";
+import { pairsView, valuesView } from "./pairs";
+import { ACTIONS, MEANING, rows, State } from "./state";
 import { valueTable } from "./table";
 
 function start(): void {
@@ -17,8 +19,10 @@ function start(): void {
   const fleet = JSON.parse(document.getElementById("data")?.textContent ?? "") as FleetPage;
   const state = new State(fleet);
   const parts: [string, string, Child[]][] = [
-    ["outliers", "Outliers", [outlierList(state), leftOut(fleet)]],
+    ["outliers", fleet.nodes ? "Findings" : "Outliers", [outlierList(state), leftOut(state)]],
     ["map", "Heat map", fleet.tests.length > 0 ? [mapView(state), valueTable(state)] : []],
+    ["pairs", "Values, the worst first", fleet.nodes && fleet.nodes.pairs.length > 0 ? [pairsView(fleet.nodes)] : []],
+    ["values", "All values", fleet.nodes ? [valuesView(fleet.nodes)] : []],
     ["kinds", "Kinds of machines", fleet.kinds.length > 0 ? [kindsView(state)] : []],
     ["notes", "Notes", fleet.notes.length > 0 ? [h("ul", {}, ...fleet.notes.map((note) => h("li", {}, note)))] : []],
     ["unread", "Not read", fleet.unread.length > 0 ? [unread(fleet)] : []],
@@ -57,6 +61,17 @@ function fold(element: HTMLElement, yes: boolean): void {
 
 function header(state: State): HTMLElement {
   const { fleet } = state;
+  if (fleet.nodes) {
+    const { name, verdict, cause, summary } = fleet.nodes;
+    return h(
+      "header",
+      {},
+      h("h1", {}, count(fleet.machines.length, "node"), h("span", { class: "title" }, name)),
+      h("p", { class: "headline" }, h("strong", { class: `badge ${verdict.toLowerCase().replace(" ", "-")}` }, verdict), ` ${cause}`),
+      h("p", { class: "hint" }, summary),
+      actions(state),
+    );
+  }
   const affected = state.of.filter((outliers) => outliers.length > 0).length;
   const facts = [count(fleet.kinds.length, "kind"), count(fleet.records, "record")];
   if (fleet.tests.length > 0) facts.push(count(fleet.tests.length, "test"));
@@ -72,8 +87,13 @@ function header(state: State): HTMLElement {
     {},
     h("h1", {}, count(fleet.machines.length, "machine"), h("span", { class: "title" }, facts.join(", "))),
     h("p", { class: "headline" }, verdict),
-    all > 0 && h("p", { class: "actions", role: "group", "aria-label": "Outliers by action" }, ...ACTIONS.map((action) => tally(state, action))),
+    all > 0 && actions(state),
   );
+}
+
+function actions(state: State): Child {
+  const of = state.fleet.nodes ? "Findings" : "Outliers";
+  return state.fleet.outliers.length > 0 && h("p", { class: "actions", role: "group", "aria-label": `${of} by action` }, ...ACTIONS.map((action) => tally(state, action)));
 }
 
 /** The outliers that ask for an action; the button leaves only these. */
@@ -103,12 +123,12 @@ function filterBar(state: State): HTMLElement {
     text.focus();
   });
   const said = h("output", { class: "said" });
-  const names = button("Copy machine names", () => {
-    const shown = [...new Set(state.outliers.map((at) => state.outlier(at)?.machine ?? -1))].map((at) => state.name(at));
+  const names = button(`Copy ${state.words.row} names`, () => {
+    const shown = [...new Set(state.outliers.flatMap((at) => rows(state.outlier(at))))].map((at) => state.name(at));
     void copy(shown.join(",")).then((done) => {
       said.textContent = done ? `Copied ${count(shown.length, "name")}.` : "The browser does not allow copying.";
     });
-  }, { title: "Names of the machines whose outliers are listed, with commas between them" });
+  }, { title: `Names of the ${state.words.row}s whose ${state.words.found}s are listed, with commas between them` });
   const shown = h("output", { class: "shown" });
   state.onFilter(() => {
     const { filter } = state;
@@ -119,7 +139,7 @@ function filterBar(state: State): HTMLElement {
     names.disabled = state.outliers.length === 0;
     said.textContent = "";
     const of = (n: number, all: number, what: string) => (n === all ? count(all, what) : `${many(n)} of ${count(all, what)}`);
-    shown.textContent = `${of(state.outliers.length, fleet.outliers.length, "outlier")}, ${of(state.machines.length, fleet.machines.length, "machine")}`;
+    shown.textContent = `${of(state.outliers.length, fleet.outliers.length, state.words.found)}, ${of(state.machines.length, fleet.machines.length, state.words.row)}`;
   });
   return h(
     "search",
@@ -135,10 +155,10 @@ function filterBar(state: State): HTMLElement {
 }
 
 /** What is not listed, and why. */
-function leftOut({ outliers, left_out, waived }: FleetPage): Child {
+function leftOut({ fleet: { outliers, left_out, waived }, words }: State): Child {
   const lines = [
     left_out > 0 && `Listed are the ${many(outliers.length)} worst; ${many(left_out)} more are in the JSON and CSV output.`,
-    waived > 0 && `The site's rules waive ${count(waived, "further outlier")}.`,
+    waived > 0 && `The site's rules waive ${count(waived, `further ${words.found}`)}.`,
   ];
   return lines.some(Boolean) && h("p", { class: "hint" }, lines.filter(Boolean).join(" "));
 }

@@ -1,8 +1,7 @@
 // The heat map: machines by tests, on a canvas that shows what is scrolled to, with an overview of all beside it.
 
 import { palette } from "./colour";
-import type { FleetPage } from "./document";
-import { button, h, refill } from "../dom";
+import { button, h, refill, type Child } from "../dom";
 import { ratio } from "./format";
 import { drawCells, drawFrame, drawOverview, Layout } from "./paint";
 import { type Cell, MEANING, type Order, type State } from "./state";
@@ -25,26 +24,27 @@ const STEPS: Record<string, [number, number]> = {
 
 /** A cell in words: machine, test, score, outliers. */
 export function words(state: State, cell: Cell): string {
-  const { fleet } = state;
   const score = state.score(cell);
-  const kind = fleet.kinds[state.machine(cell.machine)?.kind ?? -1]?.name;
-  const value = score === null ? "not measured" : `${ratio(score)} of the median of ${kind ?? "its kind"}`;
+  const failed = score === 0 && state.fleet.nodes;
+  const value = score === null ? "not measured" : failed ? "failed" : `${ratio(score)} of ${state.share(cell)}`;
   const found = state.at(cell).map((outlier) => `${outlier.action} (${MEANING[outlier.action]}): ${outlier.summary}`);
-  return [`${state.name(cell.machine)}, ${fleet.tests[cell.test]?.name ?? ""}: ${value}`, ...found].join("; ");
+  return [`${state.between(cell)}: ${value}`, ...found].join("; ");
 }
 
 export function mapView(state: State): HTMLElement {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const size = h("div", { class: "map-size" }, canvas);
   const readout = h("output", { class: "readout" });
-  const label = "Heat map of machines and tests. Arrow keys move between cells, Enter shows the machine. A table with the same values follows.";
+  const { row: rowName } = state.words;
+  const of = state.fleet.nodes ? "nodes and their partners" : "machines and tests";
+  const label = `Heat map of ${of}. Arrow keys move between cells, Enter shows the ${rowName}. A table with the same values follows.`;
   const scroll = h("div", { class: "map-scroll", tabindex: 0, role: "group", "aria-label": label }, size);
   const small = h("canvas", {});
   const shown = h("div", { class: "window" });
-  const overview = h("div", { class: "overview", "aria-hidden": "true", title: "All machines; click to scroll there" }, small, shown);
+  const overview = h("div", { class: "overview", "aria-hidden": "true", title: `All ${rowName}s; click to scroll there` }, small, shown);
   const frame = h("div", { class: "map-frame" }, scroll, overview);
-  const paper = h("canvas", { class: "paper", role: "img", "aria-label": "Heat map of machines and tests" });
-  const none = h("p", { class: "none-shown", hidden: true }, "No machine passes the filter.");
+  const paper = h("canvas", { class: "paper", role: "img", "aria-label": `Heat map of ${of}` });
+  const none = h("p", { class: "none-shown", hidden: true }, `No ${rowName} passes the filter.`);
   let layout = new Layout(state, [], 0);
   // the cell under the pointer or the keyboard: a row and a column of what is shown
   let cursor: [number, number] | null = null;
@@ -92,7 +92,7 @@ export function mapView(state: State): HTMLElement {
       const context = resize(small, small.clientWidth, small.clientHeight);
       if (context) drawOverview(context, state, tests, palette(frame), { x: 0, y: 0, width: small.clientWidth, height: small.clientHeight });
     }
-    readout.textContent = "Point at a cell, or use the arrow keys; Enter or a click shows the machine.";
+    readout.textContent = `Point at a cell, or use the arrow keys; Enter or a click shows the ${rowName}.`;
     plan();
   };
 
@@ -179,7 +179,7 @@ export function mapView(state: State): HTMLElement {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", rebuild);
   state.onFilter(rebuild);
 
-  return h("div", { class: "map-view" }, legend(state.fleet), order(state), frame, readout, none, paper);
+  return h("div", { class: "map-view" }, chooser(state), legend(state), order(state), frame, readout, none, paper);
 }
 
 /** Sets the size of a canvas in CSS pixels; its context draws in these. */
@@ -193,6 +193,19 @@ function resize(canvas: HTMLCanvasElement, width: number, height: number, scale 
   return context;
 }
 
+/** Between nodes: which kind of values is shown, and what rows and columns are. */
+function chooser(state: State): Child {
+  const { nodes, tests } = state.fleet;
+  if (!nodes) return null;
+  const select = h("select", {}, ...nodes.values.map(({ name }, at) => h("option", { value: at }, name)));
+  select.addEventListener("change", () => state.choose(Number(select.value)));
+  const grid = tests.some((test) => typeof test.node === "number");
+  const text = grid
+    ? "A row is a node that sends, a column one that receives; where they meet themselves is the loopback."
+    : "A row is a node. A column is its partner so many nodes further on, or before; pointing at a cell names both.";
+  return h("p", { class: "chooser" }, nodes.values.length > 1 && h("label", {}, "Values ", select), h("span", { class: "hint" }, text));
+}
+
 function order(state: State): HTMLElement {
   const orders: [Order, string][] = [
     ["worst", "Worst first"],
@@ -204,7 +217,7 @@ function order(state: State): HTMLElement {
   state.onFilter(() => {
     for (const one of buttons) one.setAttribute("aria-pressed", String(one.dataset["order"] === state.order));
   });
-  const group = h("p", { class: "actions", role: "group", "aria-label": "Order of the machines" });
+  const group = h("p", { class: "actions", role: "group", "aria-label": `Order of the ${state.words.row}s` });
   refill(group, ...buttons);
   return group;
 }
@@ -212,16 +225,23 @@ function order(state: State): HTMLElement {
 /** Scores that the legend shows. */
 const SAMPLES = [0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.43];
 
-function legend(fleet: FleetPage): HTMLElement {
+function legend(state: State): HTMLElement {
+  const { fleet } = state;
   const absent = fleet.machines.some((machine) => machine.scores.some((score) => typeof score !== "number"));
   const samples = SAMPLES.map((score, at) => {
     const text = at === 0 ? `≤ ${ratio(score)}` : at === SAMPLES.length - 1 ? `≥ ${ratio(score)}` : ratio(score);
     return h("li", {}, h("span", { class: `swatch swatch-${at}` }), text);
   });
+  const basis = h("li", {}, "Worst value of a machine over the median of its kind; more is better:");
+  if (fleet.nodes) {
+    state.onFilter(() => {
+      basis.textContent = `Share of ${fleet.nodes?.values[state.values]?.of ?? ""}; of several NICs the worst; more is better:`;
+    });
+  }
   return h(
     "ul",
     { class: "legend" },
-    h("li", {}, "Worst value of a machine over the median of its kind; more is better:"),
+    basis,
     ...samples,
     absent && h("li", {}, h("span", { class: "swatch absent" }), "not measured"),
     fleet.outliers.some((outlier) => typeof outlier.test === "number") && h("li", {}, h("span", { class: "swatch notch" }), "outlier"),

@@ -4,7 +4,7 @@ import type { OutlierView } from "./document";
 import { button, commands, h, list, refill, type Child } from "../dom";
 import { number, unit } from "../format";
 import { count, many } from "./format";
-import type { State } from "./state";
+import { rows as machines, type State } from "./state";
 
 /** Rows at first, so that the heat map is near; rows that are added at a time; rows on paper. */
 const FIRST = 20;
@@ -23,6 +23,14 @@ const COLUMNS: [string, string | null][] = [
   ["Records", "number"],
 ];
 
+/** One record of nodes has no peers of its kind, no records before and no other records. */
+const OF_NODES = 6;
+
+function columns(state: State): [string, string | null][] {
+  if (!state.fleet.nodes) return COLUMNS;
+  return COLUMNS.slice(0, OF_NODES).map(([name, kind]) => [name === "Machine" ? "Node" : name, kind]);
+}
+
 const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
 
 /** Values of an outlier in the order of the columns, empty where there is none; the measured one with its unit. */
@@ -35,7 +43,7 @@ function figures({ measured, expected, peers, before, unit: of }: OutlierView): 
 
 export function outlierList(state: State): HTMLElement {
   const body = h("tbody", {});
-  const heads = COLUMNS.map(([name, kind]) => h("th", { scope: "col", class: kind }, name));
+  const heads = columns(state).map(([name, kind]) => h("th", { scope: "col", class: kind }, name));
   const table = h("table", { class: "outliers" }, h("thead", {}, h("tr", {}, ...heads)), body);
   const more = h("p", { class: "actions" });
   const beyond = h("p", { class: "on-paper" });
@@ -47,7 +55,7 @@ export function outlierList(state: State): HTMLElement {
     const left = state.outliers.length - shown;
     const label = left > STEP ? `Show ${many(STEP)} more of ${many(left)}` : `Show ${many(left)} more`;
     refill(more, left > 0 && button(label, () => extend(STEP)));
-    beyond.textContent = left > 0 ? `${count(left, "further outlier")} not printed.` : "";
+    beyond.textContent = left > 0 ? `${count(left, `further ${state.words.found}`)} not printed.` : "";
   };
   addEventListener("beforeprint", () => extend(Math.max(0, PRINTED - shown)));
   const none = h("p", { class: "none-shown" });
@@ -56,11 +64,12 @@ export function outlierList(state: State): HTMLElement {
     shown = 0;
     extend(FIRST);
     const any = state.fleet.outliers.length > 0;
-    none.textContent = any ? "No outlier passes the filter." : "No outliers.";
+    const { found } = state.words;
+    none.textContent = any ? `No ${found} passes the filter.` : `No ${found}s.`;
     none.hidden = state.outliers.length > 0;
     table.hidden = !none.hidden;
   });
-  const scroll = h("div", { class: "scroll outlier-table", tabindex: 0, role: "group", "aria-label": "Outliers (scrollable)" }, table);
+  const scroll = h("div", { class: "scroll outlier-table", tabindex: 0, role: "group", "aria-label": state.fleet.nodes ? "Findings (scrollable)" : "Outliers (scrollable)" }, table);
   return h("div", {}, none, scroll, more, beyond);
 }
 
@@ -73,21 +82,24 @@ function rows(state: State, at: number): HTMLElement[] {
     below.hidden = !below.hidden;
     toggle.setAttribute("aria-expanded", String(!below.hidden));
   }, { class: "plain", "aria-expanded": "false", "aria-controls": `outlier-${at}` });
-  below.append(h("td", { colspan: COLUMNS.length }, ...details(state, outlier)));
-  const name = state.name(outlier.machine);
-  const open = button(name, () => state.show(outlier.machine), { class: "plain machine", title: "Show the machine" });
-  const cells: Child[] = figures(outlier).map((text, i) =>
+  const shown = columns(state);
+  below.append(h("td", { colspan: shown.length }, ...details(state, outlier)));
+  const open = machines(outlier).flatMap((machine, i) => {
+    const one = button(state.name(machine), () => state.show(machine), { class: "plain machine", title: `Show the ${state.words.row}` });
+    return i > 0 ? [" ", one] : [one];
+  });
+  const cells: Child[] = figures(outlier).slice(0, shown.length - 4).map((text, i) =>
     h("td", { class: text === "" ? "number empty" : "number", "data-head": COLUMNS[4 + i]?.[0] ?? "" }, text),
   );
   const row = h(
     "tr",
     { class: `outlier ${outlier.action}` },
     h("td", {}, badge(outlier)),
-    h("th", { scope: "row" }, open),
+    h("th", { scope: "row" }, ...(open.length > 0 ? open : ["network"])),
     h("td", { class: "part" }, outlier.part),
     h("td", { class: "finding-cell" }, toggle),
     ...cells,
-    h("td", { class: "number", "data-head": "Records" }, many(outlier.repeats)),
+    shown.length === COLUMNS.length && h("td", { class: "number", "data-head": "Records" }, many(outlier.repeats)),
   );
   return [row, below];
 }

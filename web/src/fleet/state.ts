@@ -12,6 +12,12 @@ export const MEANING: Readonly<Record<Action, string>> = {
   monitor: "jobs may run; watch it",
 };
 
+/** What the page calls its rows and what was found on them. */
+export interface Words {
+  row: "machine" | "node";
+  found: "outlier" | "finding";
+}
+
 /** What the reader asked to see. */
 export interface Filter {
   text: string;
@@ -32,6 +38,9 @@ export const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 export class State {
   readonly fleet: FleetPage;
+  readonly words: Words;
+  /** Between nodes: the kind of values that the heat map shows. */
+  values = 0;
   /** The outliers of each machine, as indices. */
   readonly of: number[][];
   /** Indices of machines in either order. */
@@ -51,8 +60,12 @@ export class State {
 
   constructor(fleet: FleetPage) {
     this.fleet = fleet;
+    this.words = fleet.nodes ? { row: "node", found: "finding" } : { row: "machine", found: "outlier" };
     this.of = fleet.machines.map(() => []);
-    fleet.outliers.forEach((outlier, at) => this.of[outlier.machine]?.push(at));
+    fleet.outliers.forEach((outlier, at) => {
+      // a path between two nodes is found on both
+      for (const machine of rows(outlier)) this.of[machine]?.push(at);
+    });
     this.#names = fleet.machines.map((machine) => machine.name.toLowerCase());
     this.#texts = fleet.outliers.map((of) => `${of.part}\n${of.summary}\n${of.rule}\n${of.file}`.toLowerCase());
     const all = fleet.machines.map((_, at) => at);
@@ -89,10 +102,46 @@ export class State {
     });
   }
 
-  /** The tests that some of the machines shown have, in the order of the document. */
+  /** The tests that some of the machines shown have, in the order of the document. Columns that are nodes have the order of the rows. */
   tests(): number[] {
-    const { machines } = this.fleet;
-    return this.fleet.tests.map((_, at) => at).filter((at) => this.machines.some((m) => typeof machines[m]?.scores[at] === "number"));
+    const { machines, tests, nodes } = this.fleet;
+    const shown = tests.map((_, at) => at).filter((at) => {
+      if (nodes && tests[at]?.values !== this.values) return false;
+      return this.machines.some((m) => typeof machines[m]?.scores[at] === "number");
+    });
+    if (!nodes) return shown;
+    const rank: number[] = [];
+    this.#orders[this.order].forEach((machine, at) => {
+      rank[machine] = at;
+    });
+    const place = (at: number) => rank[tests[at]?.node ?? -1] ?? -1;
+    return shown.sort((a, b) => place(a) - place(b));
+  }
+
+  /** What a cell is measured between, in words. */
+  between({ machine, test }: Cell): string {
+    const { fleet } = this;
+    const column = fleet.tests[test];
+    const row = this.name(machine);
+    if (!fleet.nodes) return `${row}, ${column?.name ?? ""}`;
+    const values = fleet.nodes.values[column?.values ?? -1]?.name ?? "";
+    const partner = column?.node ?? fleet.machines[machine]?.partners?.[test] ?? machine;
+    const other = this.name(partner);
+    if (partner === machine) return `${row}, loopback, ${values}`;
+    if (column?.way === "both") return `${row} and ${other}, ${values}`;
+    return column?.way === "in" ? `${other} to ${row}, ${values}` : `${row} to ${other}, ${values}`;
+  }
+
+  /** What scores of a test are shares of. */
+  share({ machine, test }: Cell): string {
+    const { fleet } = this;
+    if (fleet.nodes) return fleet.nodes.values[fleet.tests[test]?.values ?? -1]?.of ?? "";
+    return `the median of ${fleet.kinds[fleet.machines[machine]?.kind ?? -1]?.name ?? "its kind"}`;
+  }
+
+  choose(values: number): void {
+    this.values = values;
+    this.#onFilter.forEach((act) => act());
   }
 
   narrow(to: Partial<Filter>): void {
@@ -131,10 +180,11 @@ export class State {
     const ofKind = (at: number) => kind === null || machines[at]?.kind === kind;
     const has = (name: string, rest: string) => words.every((word) => name.includes(word) || rest.includes(word));
     this.outliers = outliers.flatMap((outlier, at) => {
-      const named = has(this.#names[outlier.machine] ?? "", this.#texts[at] ?? "");
-      return named && ofKind(outlier.machine) && (action === null || outlier.action === action) ? [at] : [];
+      const on = rows(outlier);
+      const named = has(on.map((machine) => this.#names[machine] ?? "").join("\n"), this.#texts[at] ?? "");
+      return named && (on.length === 0 || on.some(ofKind)) && (action === null || outlier.action === action) ? [at] : [];
     });
-    const with_ = new Set(this.outliers.map((at) => outliers[at]?.machine));
+    const with_ = new Set(this.outliers.flatMap((at) => rows(outliers[at])));
     this.machines = this.#orders[this.order].filter((at) => {
       if (with_.has(at)) return true;
       return action === null && ofKind(at) && has(this.#names[at] ?? "", "");
@@ -142,9 +192,16 @@ export class State {
   }
 }
 
+/** The machines that an outlier is on: of a switch between nodes none, of a path between nodes two. */
+export function rows(outlier: OutlierView | undefined): number[] {
+  return [outlier?.machine, outlier?.other].filter((at) => typeof at === "number");
+}
+
 /** How bad a machine is: the rank of its action, then its lowest score. */
 function badness(machine: MemberView): [number, number] {
   const rank = machine.action ? ACTIONS.indexOf(machine.action) : ACTIONS.length;
+  // the partners of a bad node have a low score, too
+  if (typeof machine.usual === "number") return [rank, machine.usual];
   const lowest = machine.scores.reduce((least: number, score) => Math.min(least, score ?? Infinity), Infinity);
   return [rank, lowest];
 }

@@ -19,6 +19,7 @@ export function valueTable(state: State): HTMLElement {
     h("p", { class: "actions" }, previous, next, place),
     scroll,
   );
+  const rows = state.fleet.nodes ? "Nodes" : "Machines";
   let page = 0;
   const pages = () => Math.max(1, Math.ceil(state.machines.length / PAGE));
   const fill = () => {
@@ -26,7 +27,7 @@ export function valueTable(state: State): HTMLElement {
     if (!root.open) return;
     const shown = state.machines.slice(page * PAGE, (page + 1) * PAGE);
     const from = page * PAGE;
-    place.textContent = shown.length > 0 ? `Machines ${many(from + 1)} to ${many(from + shown.length)} of ${many(state.machines.length)}` : "No machine";
+    place.textContent = shown.length > 0 ? `${rows} ${many(from + 1)} to ${many(from + shown.length)} of ${many(state.machines.length)}` : `No ${state.words.row}`;
     previous.disabled = page === 0;
     next.disabled = page + 1 >= pages();
     refill(scroll, table(state, shown));
@@ -44,6 +45,7 @@ export function valueTable(state: State): HTMLElement {
 }
 
 function table(state: State, machines: number[]): HTMLElement {
+  const { nodes } = state.fleet;
   const tests = state.tests();
   const heads = tests.map((test) => h("th", { scope: "col" }, state.fleet.tests[test]?.name ?? ""));
   const rows = machines.map((machine) => {
@@ -58,8 +60,8 @@ function table(state: State, machines: number[]): HTMLElement {
   return h(
     "table",
     { class: "values" },
-    h("caption", {}, "Worst value of each machine over the median of its kind; – was not measured"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "machine"), h("th", { scope: "col" }, "action"), ...heads)),
+    h("caption", {}, nodes ? `${nodes.values[state.values]?.name ?? ""}, share of ${nodes.values[state.values]?.of ?? ""}; – was not measured` : "Worst value of each machine over the median of its kind; – was not measured"),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, state.words.row), h("th", { scope: "col" }, "action"), ...heads)),
     h("tbody", {}, ...rows),
   );
 }

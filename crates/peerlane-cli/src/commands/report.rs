@@ -1,4 +1,5 @@
 //! `peerlane report`: the findings of `check` and the drawing of `map` as one HTML file, for example for a ticket.
+//! The record of many nodes has a page of its own.
 
 use std::path::Path;
 
@@ -6,12 +7,16 @@ use peerlane::comparison::Comparison;
 use peerlane::one_line::shown;
 
 use super::check::{can_write_page, machines, models, write_page};
+use super::nodes;
 use super::site::Site;
 use crate::args::ReportArgs;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     can_write_page(Some(&args.output))?;
+    if let Some(record) = nodes::record::Record::only(&args.machines.targets) {
+        return nodes::report::run(args, record?);
+    }
     let loaded = machines(&args.machines, &args.what_if, args.learn)?;
     let models = models(&loaded);
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();

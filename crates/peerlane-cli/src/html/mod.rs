@@ -1,7 +1,8 @@
 //! Pages: self-contained HTML files.
 //!
 //! Of the report, `document` is the content, `machine` collects that from a machine, `comparison` from several side by side,
-//! and `page` embeds it into the template that `web/` builds (`page/report.html`, committed). `fleet` is all of a fleet's page.
+//! and `page` embeds it into the template that `web/` builds (`page/report.html`, committed). `fleet` is all of a fleet's page, which is
+//! that of a record between nodes, too.
 
 mod charts;
 mod comparison;
@@ -16,6 +17,6 @@ mod page;
 mod tables;
 
 pub(crate) use document::ReportDocument;
-pub(crate) use fleet::fleet_page;
+pub(crate) use fleet::{fleet_page, nodes_page};
 pub(crate) use machine::{Subject, compared, document};
 pub(crate) use page::page;

@@ -125,6 +125,47 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
 }
 
 #[test]
+fn the_page_of_a_record_has_its_findings_and_every_node() {
+    let (_, file) = fresh("page.json");
+    out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.5", "-o", &file]);
+    let (html, name) = fresh("page.html");
+    out(&["report", &file, "-o", &name]);
+    let page = crate::report::document(&fs::read_to_string(&html).unwrap());
+    let schema = serde_json::from_str(include_str!("../../../../schema/fleet-page-1.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<String> = validator.iter_errors(&page).map(|e| format!("{} {e}", e.instance_path())).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!((page["nodes"]["verdict"].as_str(), page["outliers"][0]["machine"].as_u64()), (Some("FAULT"), Some(3)));
+    // what is measured and expected are those of the finding
+    let half = page["outliers"][0]["measured"].as_f64().unwrap() / page["outliers"][0]["expected"].as_f64().unwrap();
+    assert!((half - 0.5).abs() < 0.02, "{half}");
+    let machines = page["machines"].as_array().unwrap();
+    assert_eq!(
+        (machines.len(), page["tests"].as_array().unwrap().len()),
+        (16, 2 * 16),
+        "a column a node, of two kinds"
+    );
+    // a row sends, a column receives; of writes node3 is slow in both
+    let writes = page["nodes"]["values"].as_array().unwrap().iter().position(|of| of["name"] == "verbs write").unwrap();
+    for (row, machine) in machines.iter().enumerate() {
+        for (test, score) in page["tests"].as_array().unwrap().iter().zip(machine["scores"].as_array().unwrap()) {
+            let Some(score) = score.as_u64().filter(|_| test["values"] == writes) else { continue };
+            let slow = row == 3 || test["node"] == 3;
+            assert!(if slow { score < 550 } else { score > 900 }, "{row} {test}: {score}");
+        }
+    }
+    let shares: Vec<u64> =
+        page["nodes"]["pairs"].as_array().unwrap().iter().map(|pair| pair["score"].as_u64().unwrap()).collect();
+    assert!(shares.is_sorted() && shares[0] < 550, "the worst come first: {shares:?}");
+    // check writes the same page, and --redact leaves no name
+    assert_eq!(status(&peerlane(&["check", &file, "--html", &name, "--redact"])), 1);
+    let redacted = fs::read_to_string(&html).unwrap();
+    assert!(redacted.contains("FAULT") && !redacted.contains("node3"));
+    let refused = peerlane(&["report", &file, "-o", &name, "--machine", "a"]);
+    assert!(status(&refused) == 2 && err(&refused).contains("--machine is for machines"), "{}", err(&refused));
+}
+
+#[test]
 fn two_records_of_a_cluster_are_compared() {
     let (_, healthy) = fresh("before.json");
     let (_, slow) = fresh("after.json");

@@ -3,7 +3,7 @@
 use crate::common::{checked, json, path, peerlane};
 
 /// The document inside a page.
-fn document(page: &str) -> serde_json::Value {
+pub(crate) fn document(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
 }

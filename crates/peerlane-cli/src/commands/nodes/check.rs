@@ -2,14 +2,17 @@
 
 use std::io::Write;
 
-use peerlane::check::{RULES_OF_NODES, Settings};
+use peerlane::check::RULES_OF_NODES;
+use peerlane::cluster::Cluster;
 use peerlane::export::json::MachineCheck;
 use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::{NodesCheck, joined, judge};
 use peerlane::simulated_cluster::of_record;
 
+use super::super::check::can_write_page;
 use super::super::site::Site;
 use super::record::{Record, redacted};
+use super::report::write;
 use crate::args::{CheckArgs, CheckFormat};
 use crate::formats::{junit, nodes as formats};
 use crate::render;
@@ -17,15 +20,21 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
     refuse_what_is_for_machines(args)?;
+    can_write_page(args.judgement.html.as_deref())?;
     let settings = Site::read(args.judgement.rules.file.as_deref())?.settings;
     let before = args.baseline.as_deref().map(Record::read).transpose()?;
     let mut records: Vec<Record> = before.into_iter().chain([record]).collect();
     if args.learn.redact.given {
         redacted(&mut records);
     }
-    let Some(Record { run, .. }) = records.pop() else { return Err(Failure::new("there is no record")) };
+    let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
-    let judged = judged(&run, &settings, before.as_ref())?;
+    let cluster = cluster_of(&run)?;
+    let joined = joined(&run, cluster.as_ref());
+    let judged = judge(&run, &joined, &settings, before.as_ref());
+    if let Some(page) = &args.judgement.html {
+        write(page, &run, &joined, &judged, &file)?;
+    }
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     match format {
         CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail)?,
@@ -41,10 +50,9 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     Ok(Outcome { findings, incomplete: !run.complete })
 }
 
-/// The verdict on a record.
-pub(crate) fn judged(run: &NodesRun, settings: &Settings, before: Option<&NodesRun>) -> Result<NodesCheck, Failure> {
-    let cluster = of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))?;
-    Ok(judge(run, &joined(run, cluster.as_ref()), settings, before))
+/// The cluster that a record was simulated on.
+pub(super) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
+    of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
 }
 
 /// The verdict, where formats are those of machines.
@@ -64,7 +72,6 @@ fn of_machine(judged: &NodesCheck) -> MachineCheck {
 /// Refuses options that mean nothing for a record between nodes.
 fn refuse_what_is_for_machines(args: &CheckArgs) -> Result<(), Failure> {
     let given = [
-        ("--html", args.judgement.html.is_some()),
         ("--thresholds", args.thresholds.is_some()),
         ("--machine", args.machines.machine.is_some()),
         ("--what-if", !args.what_if.edits.is_empty()),

@@ -1,10 +1,14 @@
-//! The page of a fleet: its document, which is compact, since it may be of thousands of machines.
+//! The page of a fleet: its document, which is compact, since it may be of thousands of machines. The record of many nodes that
+//! measured each other has the same page, with nodes for machines and partners for tests ([`nodes`]).
 //!
 //! `schema/fleet-page-1.json` describes it; the page's TypeScript types are generated from that. Machines and tests are
 //! named once and referred to by index, and scores are per mille.
 
+mod nodes;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use nodes::nodes_page;
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -38,7 +42,8 @@ const MOST_PLAIN: usize = 200;
 /// The page of a fleet.
 pub(crate) fn fleet_page(fleet: &Fleet) -> Result<String, serde_json::Error> {
     let folder = folder(fleet);
-    let title = format!("{}, {}", count(fleet.machines.len(), "machine"), count(fleet.outliers.len(), "outlier"));
+    let (machines, outliers) = (count(fleet.machines.len(), "machine"), count(fleet.outliers.len(), "outlier"));
+    let title = format!("{machines}, {outliers} · peerlane fleet");
     fill(TEMPLATE, &title, &FleetPage::of(fleet), &plain(fleet).replace(&folder, ""))
 }
 
@@ -74,7 +79,7 @@ fn plain(fleet: &Fleet) -> String {
     text
 }
 
-/// The content of a fleet's page.
+/// The content of a fleet's page, or of the page of nodes that measured each other.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FleetPage {
     /// Name of this format.
@@ -82,6 +87,9 @@ pub(crate) struct FleetPage {
     schema: &'static str,
     /// Version of peerlane that wrote it.
     peerlane: &'static str,
+    /// What only nodes that measured each other have: then machines are nodes, tests their partners, outliers findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<nodes::NodesView>,
     /// Records that were read.
     records: usize,
     /// Kinds of machines.
@@ -133,6 +141,15 @@ struct TestView {
     name: String,
     /// Its family, such as `pairs`.
     family: String,
+    /// Between nodes: index of the kind of value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<usize>,
+    /// Between nodes: which way data goes; absent of a loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way: Option<nodes::Way>,
+    /// Between nodes: the node that all of this column is measured with; where it is absent, machines have their own partners.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<usize>,
 }
 
 /// A machine.
@@ -154,14 +171,28 @@ struct MemberView {
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<Action>,
     /// Per test: its worst value over the median of its kind in per mille, where more is better; `null` if not measured.
+    /// Between nodes it is over what is expected, where that is known, and 0 of what failed.
     scores: Vec<Option<u32>>,
+    /// Between nodes: what else is known of it, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    facts: Vec<String>,
+    /// Between nodes: the lowest of the medians of its kinds of values, each way, in per mille.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usual: Option<u32>,
+    /// Between nodes: per test the index of the node that it was measured with, where columns have none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    partners: Vec<Option<usize>>,
 }
 
 /// An outlier.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 struct OutlierView {
-    /// Index of its machine.
-    machine: usize,
+    /// Index of its machine; absent of a switch between nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<usize>,
+    /// Of a path between two nodes the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other: Option<usize>,
     /// The parts that it names: `GPU3`, `GPU0-GPU2`.
     part: String,
     /// The rule that found it.
@@ -232,13 +263,10 @@ impl FleetPage {
         FleetPage {
             schema: SCHEMA,
             peerlane: env!("CARGO_PKG_VERSION"),
+            nodes: None,
             records: fleet.records,
             kinds: kinds(&fleet.kinds),
-            tests: fleet
-                .tests
-                .iter()
-                .map(|test| TestView { name: test.name.clone(), family: test.family.clone() })
-                .collect(),
+            tests: fleet.tests.iter().map(|test| TestView::of(&test.name, &test.family)).collect(),
             machines: fleet.machines.iter().map(MemberView::of).collect(),
             left_out: fleet.outliers.len() - outliers.len(),
             outliers,
@@ -273,6 +301,12 @@ fn kinds(all: &[Kind]) -> Vec<KindView> {
     all.iter().map(view).collect()
 }
 
+impl TestView {
+    fn of(name: &str, family: &str) -> TestView {
+        TestView { name: name.to_owned(), family: family.to_owned(), values: None, way: None, node: None }
+    }
+}
+
 impl MemberView {
     fn of(member: &Member) -> MemberView {
         let Member { name, kind, records, first, last, action, scores } = member;
@@ -284,6 +318,9 @@ impl MemberView {
             last: last.clone(),
             action: *action,
             scores: scores.iter().map(|score| score.and_then(per_mille)).collect(),
+            facts: Vec::new(),
+            usual: None,
+            partners: Vec::new(),
         }
     }
 }
@@ -297,7 +334,8 @@ fn per_mille(ratio: f32) -> Option<u32> {
 impl OutlierView {
     fn of(outlier: &Outlier, machine: usize) -> OutlierView {
         OutlierView {
-            machine,
+            machine: Some(machine),
+            other: None,
             part: join(&outlier.subjects, ", "),
             rule: outlier.rule.clone(),
             severity: outlier.severity,

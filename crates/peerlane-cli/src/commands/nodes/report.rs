@@ -1,0 +1,47 @@
+//! `report` of a record between nodes: its page.
+
+use std::path::Path;
+
+use peerlane::nodes::NodesRun;
+use peerlane::nodes_check::{Joined, NodesCheck, joined, judge};
+use peerlane::one_line::shown;
+
+use super::super::check::write_html;
+use super::super::site::Site;
+use super::check::cluster_of;
+use super::record::{Record, redacted};
+use crate::args::ReportArgs;
+use crate::html::nodes_page;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure> {
+    let given = [("--machine", args.machines.machine.is_some()), ("--what-if", !args.what_if.edits.is_empty())];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::new(format!("{option} is for machines, and this is a record between nodes")));
+    }
+    let mut records = [record];
+    if args.learn.redact.given {
+        redacted(&mut records);
+    }
+    let [Record { file, run }] = records;
+    let cluster = cluster_of(&run)?;
+    let joined = joined(&run, cluster.as_ref());
+    let judged = judge(&run, &joined, &Site::read(None)?.settings, None);
+    write(&args.output, &run, &joined, &judged, &file)?;
+    if args.output != Path::new("-") {
+        crate::note(&format!("wrote {}", shown(&args.output)));
+    }
+    Ok(Outcome { findings: false, incomplete: !run.complete })
+}
+
+/// Writes the page of a record, which tells no folder.
+pub(super) fn write(
+    page: &Path,
+    run: &NodesRun,
+    joined: &[Joined],
+    judged: &NodesCheck,
+    file: &str,
+) -> Result<(), Failure> {
+    let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+    write_html(page, nodes_page(run, joined, judged, &name))
+}
