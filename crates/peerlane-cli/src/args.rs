@@ -159,6 +159,9 @@ pub(crate) enum Command {
     /// Prints what NVML reports about this machine as JSON, in its own process
     #[command(hide = true)]
     Discover,
+    /// Holds the sides of steps between nodes that need CUDA, in its own process
+    #[command(hide = true)]
+    GpuSides,
     /// Prints what this machine reports about itself as JSON for 'gate', in its own process
     #[command(hide = true)]
     Survey(SurveyArgs),

@@ -150,6 +150,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Tune(args) => commands::tune::run(args, &mut out),
         Command::Infer(args) => commands::infer::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
+        Command::GpuSides => measuring::nodes::gpu_sides(),
         Command::Worker => measuring::worker::run(),
         Command::Systems(args) => commands::systems::run(args, &mut out),
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),

@@ -2,9 +2,10 @@
 //! and planted faults.
 //!
 //! Steps of one round share the network: a round is one problem, solved as everything else is. Nodes measure between
-//! host memories, by verbs.
+//! host memories by verbs, and between GPUs by NCCL.
 
 mod fault;
+mod nccl;
 
 pub use fault::{ClusterFault, FAULTS, NoFault, Part};
 
@@ -18,7 +19,7 @@ use peerlane_machine::random::Random;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{
-    Lost, Method, Network, Nic, Node, NodePlan, NodesRun, Probe, Samples, Step, Transport, Wanted,
+    Lost, Method, Network, Nic, Node, NodeGpu, NodePlan, NodesRun, Probe, Samples, Step, Transport, Wanted,
 };
 use peerlane_measure::run::FlagKind;
 use peerlane_model::model::Model;
@@ -30,6 +31,9 @@ const BETWEEN: f64 = 0.005;
 
 /// Seconds that setting up a simulated round takes.
 const SETTING_UP: f64 = 0.1;
+
+/// What simulated nodes give for the version of their NCCL.
+const MODELLED: &str = "modelled";
 
 /// What a step should deliver.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +59,19 @@ pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
             Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), link_layer: None, memory })
         })
         .collect::<Result<_, ClusterError>>()?;
-    let node = |n| Node { host: format!("node{n}"), nics: nics.clone(), evidence: Vec::new(), notes: Vec::new() };
+    let gpus: Vec<NodeGpu> = cluster
+        .gpus()
+        .into_iter()
+        .map(|gpu| NodeGpu { name: name(gpu), product: cluster.node.fabric.node(gpu).part.clone().unwrap_or_default() })
+        .collect();
+    let nccl = Some(MODELLED.to_owned());
+    let node = |n| Node {
+        host: format!("node{n}"),
+        nics: nics.clone(),
+        gpus: gpus.clone(),
+        nccl: nccl.clone(),
+        ..Node::default()
+    };
     Ok((0..cluster.nodes).map(node).collect())
 }
 
@@ -72,10 +88,24 @@ struct Known {
     through: Vec<String>,
 }
 
+/// What faults leave.
+pub(crate) struct Share<'f> {
+    /// Of what a step would have alone.
+    of_step: &'f dyn Fn(&Step) -> f64,
+    /// Of the capacity of a resource.
+    of_resource: &'f dyn Fn(usize, &Router) -> f64,
+}
+
+impl Share<'_> {
+    /// Without faults.
+    const NONE: Share<'static> = Share { of_step: &|_| 1.0, of_resource: &|_, _| 1.0 };
+}
+
 /// What a cluster should deliver.
 pub struct Predictor<'a> {
     cluster: &'a Cluster,
     router: Router<'a>,
+    nccl: nccl::Rates,
     /// By nodes and NIC; a node's loopback is with itself.
     routes: HashMap<(usize, usize, String), Option<Known>>,
 }
@@ -83,38 +113,34 @@ pub struct Predictor<'a> {
 impl<'a> Predictor<'a> {
     /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`]).
     pub fn new(cluster: &'a Cluster) -> Self {
-        Predictor { cluster, router: Router::new(cluster, Parts::embedded()), routes: HashMap::new() }
+        let router = Router::new(cluster, Parts::embedded());
+        Predictor { cluster, router, nccl: HashMap::new(), routes: HashMap::new() }
     }
 
     /// What each step should deliver while the others of its round run; `None` where the cluster has no such path, or the
     /// model no rate for it.
     pub fn round(&mut self, steps: &[&Step]) -> Vec<Option<Prediction>> {
-        self.solved(steps, &|_, _| 1.0, &|_, _| 1.0)
+        self.solved(steps, &Share::NONE)
     }
 
     /// The same where a step keeps a share of what it would have alone, and a resource a share of its capacity.
-    fn solved(
-        &mut self,
-        steps: &[&Step],
-        of_step: &dyn Fn(&Step, &Known) -> f64,
-        of_resource: &dyn Fn(usize, &Router) -> f64,
-    ) -> Vec<Option<Prediction>> {
+    fn solved(&mut self, steps: &[&Step], share: &Share) -> Vec<Option<Prediction>> {
+        // rounds are of one transport
+        if steps.first().is_some_and(|step| step.transport == Transport::Nccl) {
+            return self.by_nccl(steps, share);
+        }
         let keys: Vec<Option<(usize, usize, String)>> = steps.iter().map(|step| self.known(step)).collect();
         let routed = |key: &Option<(usize, usize, String)>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
         let known: Vec<Option<&Known>> = keys.iter().map(routed).collect();
         let rates: Vec<usize> =
             (0..steps.len()).filter(|i| known[*i].is_some() && steps[*i].probe != Probe::Latency).collect();
         let demands: Vec<_> = rates.iter().filter_map(|i| known[*i].map(|known| &known.route.demand)).collect();
-        let resource = |r: usize| {
-            let Resource { capacity, service } = self.router.resources()[r];
-            Resource { capacity: capacity * of_resource(r, &self.router), service }
-        };
-        let mut problem = Problem::of(demands.iter().copied(), resource);
+        let mut problem = Problem::of(demands.iter().copied(), |r| self.resource(r, share));
         for (flow, step) in rates.iter().enumerate() {
             if let Some(known) = known[*step] {
-                let share = of_step(steps[*step], known);
-                if share < 1.0 {
-                    problem.hold(flow, share * known.route.lone);
+                let left = (share.of_step)(steps[*step]);
+                if left < 1.0 {
+                    problem.hold(flow, left * known.route.lone);
                 }
             }
         }
@@ -131,6 +157,12 @@ impl<'a> Predictor<'a> {
                 .then(|| Prediction { value: both * value, through: known.through.clone() })
         };
         steps.iter().enumerate().map(predicted).collect()
+    }
+
+    /// A resource of the router's, with what faults leave of it.
+    fn resource(&self, at: usize, share: &Share) -> Resource {
+        let Resource { capacity, service } = self.router.resources()[at];
+        Resource { capacity: capacity * (share.of_resource)(at, &self.router), service }
     }
 
     /// Routes a step, if the cluster has its ends.
@@ -231,7 +263,7 @@ impl<'a> SimulatedCluster<'a> {
         if !self.faults.iter().any(|fault| named(fault).is_some()) {
             return Ok(());
         }
-        let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+        let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
         let plan = NodePlan::of(&self.nodes, &wanted, Method::default());
         let steps = plan.map(|plan| plan.rounds_of(&self.nodes).concat()).map_err(|e| e.to_string())?;
         let mut names = std::collections::BTreeSet::new();
@@ -250,23 +282,21 @@ impl<'a> SimulatedCluster<'a> {
         }
         Ok(())
     }
+}
 
-    /// What is left to a step of its rate alone.
-    fn share(&self, step: &Step) -> f64 {
-        let has = |node: usize| step.from.node == node || step.to.node == node;
-        let nic = |name: &str| step.from.nic.as_deref() == Some(name);
-        let left = |fault: &ClusterFault| match fault {
-            ClusterFault::SlowNode(node, left) if has(*node) => *left,
-            ClusterFault::SlowNic(node, name, left) if has(*node) && nic(name) => *left,
-            ClusterFault::SlowCable(node, name, left) if has(*node) && nic(name) && !step.is_loopback() => *left,
-            ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => {
-                *left
-            }
-            ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
-            _ => 1.0,
-        };
-        self.faults.iter().map(left).product()
-    }
+/// What faults leave to a step of its rate alone.
+fn left_to(faults: &[ClusterFault], step: &Step) -> f64 {
+    let has = |node: usize| step.from.node == node || step.to.node == node;
+    let nic = |name: &str| step.from.nic.as_deref() == Some(name);
+    let left = |fault: &ClusterFault| match fault {
+        ClusterFault::SlowNode(node, left) if has(*node) => *left,
+        ClusterFault::SlowNic(node, name, left) if has(*node) && nic(name) => *left,
+        ClusterFault::SlowCable(node, name, left) if has(*node) && nic(name) && !step.is_loopback() => *left,
+        ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => *left,
+        ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
+        _ => 1.0,
+    };
+    faults.iter().map(left).product()
 }
 
 /// Whether a part is a node's end, or holds it.
@@ -303,15 +333,14 @@ impl Network for SimulatedCluster<'_> {
                 self.time += method.patience.seconds();
             }
         }
-        let alive: Vec<&Step> = steps.iter().collect();
-        let shares: HashMap<*const Step, f64> =
-            steps.iter().map(|step| (std::ptr::from_ref(step), self.share(step))).collect();
-        let of_step = |step: &Step, _: &Known| shares.get(&std::ptr::from_ref(step)).copied().unwrap_or(1.0);
         let faults = &self.faults;
-        let of_resource = |resource: usize, router: &Router| share_of(faults, &router.name(resource));
-        let predicted = self.predictor.solved(&alive, &of_step, &of_resource);
+        let share = Share {
+            of_step: &|step| left_to(faults, step),
+            of_resource: &|resource, router| share_of(faults, &router.name(resource)),
+        };
+        let predicted = self.predictor.solved(&steps.iter().collect::<Vec<_>>(), &share);
         let answer = |(step, predicted): (&Step, Option<Prediction>)| {
-            if let Some(lost) = self.lost.iter().find(|l| [step.from.node, step.to.node].contains(&l.node)) {
+            if let Some(lost) = self.lost.iter().find(|l| step.nodes().any(|node| node == l.node)) {
                 return Err(Failure::new(FlagKind::Hung, format!("node{}: {}", lost.node, lost.why)));
             }
             let Some(Prediction { value, .. }) = predicted else {
@@ -324,7 +353,12 @@ impl Network for SimulatedCluster<'_> {
             let mut noisy = |value: f64, deviation: f64| value * (1.0 + worse * deviation * random.normal().abs());
             let level = noisy(value, BETWEEN);
             let values = (0..method.samples).map(|_| noisy(level, NOISE)).collect();
-            let corrupt = |fault: &ClusterFault| matches!(fault, ClusterFault::Corrupt(part) if is(part, step.to.node, &step.to.nic));
+            // of what is measured both ways every node receives
+            let receives = |part: &Part| match step.probe.collective() {
+                Some(_) => step.nodes().any(|node| is(part, node, &None)),
+                None => is(part, step.to.node, &step.to.nic),
+            };
+            let corrupt = |fault: &ClusterFault| matches!(fault, ClusterFault::Corrupt(part) if receives(part));
             let verdict = if self.faults.iter().any(corrupt) && !step.is_loopback() {
                 Verdict::Corrupt("1 of 131072 words differs".to_owned())
             } else {

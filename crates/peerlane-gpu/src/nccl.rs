@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::bindings::nccl::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use crate::bindings::nccl::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
 use crate::cuda::{Part, Stream};
 use crate::foreign;
 use crate::library;
@@ -94,6 +94,14 @@ impl Loaded {
             .then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
 
+    /// An id for ranks to find each other by. It holds addresses of this host, where a thread of NCCL's waits for them.
+    pub(crate) fn unique_id(&self) -> Result<[u8; ID_BYTES], Problem> {
+        let mut id = ncclUniqueId::default();
+        // SAFETY: the place is one id, and outlives the call.
+        unsafe { call!(self, ncclGetUniqueId(&mut id)) }?;
+        Ok(id.internal.map(|byte| byte as u8))
+    }
+
     fn check(&self, name: &str, code: ncclResult_t) -> Result<(), Problem> {
         if code == ncclResult_t::ncclSuccess || code == ncclResult_t::ncclInProgress {
             return Ok(());
@@ -109,10 +117,23 @@ impl Loaded {
     }
 }
 
-/// One communicator a rank.
+/// What ranks of several processes find each other by.
+pub(crate) const ID_BYTES: usize = size_of::<ncclUniqueId>();
+
+/// Which ranks a process has, of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    /// Its first.
+    pub(crate) first: usize,
+    /// All, those of other processes included.
+    pub(crate) all: usize,
+}
+
+/// One communicator for each rank of this process.
 pub(crate) struct Communicators {
     /// Whose they are.
     pub(crate) loaded: &'static Loaded,
+    pub(crate) ranks: Ranks,
     /// Empty once they were aborted.
     all: RefCell<Vec<ncclComm_t>>,
 }
@@ -131,12 +152,57 @@ impl Communicators {
             (None, false) => Some(format!("it gave more than {count} communicators for {count} ranks; not relied on")),
         };
         all.retain(|comm| !comm.is_null());
-        let joined = Communicators { loaded, all: RefCell::new(all) };
+        let ranks = Ranks { first: 0, all: devices.len() };
+        let joined = Communicators { loaded, ranks, all: RefCell::new(all) };
         match broken {
             None => Ok(joined),
             Some(what) => {
                 joined.abort();
                 Err(nonsense("ncclCommInitAll", &what))
+            }
+        }
+    }
+
+    /// Joins the devices whose contexts are entered by `enter`, one after another, with ranks of other processes that give
+    /// the same id. This blocks until all have come.
+    pub(crate) fn join_others(
+        loaded: &'static Loaded,
+        id: &[u8; ID_BYTES],
+        ranks: Ranks,
+        enter: &[&dyn Fn() -> Result<(), Problem>],
+    ) -> Result<Self, Problem> {
+        let number = |n: usize| i32::try_from(n).map_err(|_| Problem::Failed(format!("{n} ranks are too many")));
+        let (all, last) = (number(ranks.all)?, ranks.first.saturating_add(enter.len()));
+        if enter.is_empty() || last > ranks.all {
+            return Err(Problem::Failed(format!("ranks {} to {last} of {all}", ranks.first)));
+        }
+        let id = ncclUniqueId { internal: id.map(|byte| byte as _) };
+        // NCCL writes each when the group ends
+        let mut made = vec![ptr::null_mut(); enter.len()];
+        // SAFETY: takes nothing; groups may be nested.
+        unsafe { call!(loaded, ncclGroupStart()) }?;
+        let begun = enter.iter().zip(&mut made).zip(ranks.first..).try_for_each(|((enter, comm), rank)| {
+            enter()?;
+            let rank = number(rank)?;
+            // SAFETY: the place is one communicator, and outlives the group, which is ended below; the id is 128 bytes, passed by
+            // value; a context is current.
+            unsafe { call!(loaded, ncclCommInitRank(comm, all, id, rank)) }
+        });
+        // SAFETY: takes nothing; it ends the group that was started above.
+        let ended = unsafe { call!(loaded, ncclGroupEnd()) };
+        let missing = made.iter().position(|comm| comm.is_null());
+        made.retain(|comm| !comm.is_null());
+        let joined = Communicators { loaded, ranks, all: RefCell::new(made) };
+        match (begun.and(ended), missing) {
+            (Ok(()), None) => Ok(joined),
+            (Ok(()), Some(at)) => {
+                joined.abort();
+                let rank = ranks.first + at;
+                Err(nonsense("ncclCommInitRank", &format!("success, and rank {rank} of {all} has no communicator (null)")))
+            }
+            (Err(problem), _) => {
+                joined.abort();
+                Err(problem)
             }
         }
     }
@@ -152,7 +218,8 @@ impl Communicators {
         outcome.and(ended)
     }
 
-    /// Asks for one rank's part. Numbers are 32-bit floating point, and are summed. Within [`Self::grouped`].
+    /// Asks for the part of one rank of this process. Numbers are 32-bit floating point, and are summed. Within
+    /// [`Self::grouped`].
     pub(crate) fn call(
         &self,
         rank: usize,
@@ -162,9 +229,10 @@ impl Communicators {
         count: usize,
         stream: &Stream,
     ) -> Result<(), Problem> {
-        let ranks = self.all.borrow().len();
-        let Some(comm) = self.all.borrow().get(rank).copied() else {
-            return Err(Problem::Failed(format!("no rank {rank} of {ranks}")));
+        let ranks = self.ranks.all;
+        let here = rank.checked_sub(self.ranks.first);
+        let Some(comm) = here.and_then(|here| self.all.borrow().get(here).copied()) else {
+            return Err(Problem::Failed(format!("no rank {rank} of {ranks} here")));
         };
         let peer = match operation {
             Operation::Send(peer) | Operation::Receive(peer) if peer >= ranks => {
@@ -294,6 +362,47 @@ mod tests {
         assert_eq!(fakes::called(), ["ncclCommAbort"; 2], "what was given is given back, and null is not");
         let api = giving::<1>();
         assert!(why(Communicators::join(loaded(api), &[0, 1])).contains("more than 2 communicators for 2 ranks"));
+    }
+
+    /// Gives rank `r` communicator number `r + 1`, but for those of `without`.
+    fn giving_ranks<const WITHOUT: c_int>() -> Nccl {
+        unsafe extern "C" fn init<const WITHOUT: c_int>(
+            comm: *mut ncclComm_t,
+            _: c_int,
+            _: ncclUniqueId,
+            rank: c_int,
+        ) -> ncclResult_t {
+            fakes::log("ncclCommInitRank");
+            if rank != WITHOUT {
+                // SAFETY: the place is one communicator.
+                unsafe { comm.write((rank as usize + 1) as ncclComm_t) };
+            }
+            OK
+        }
+        fakes::set(0);
+        Nccl { ncclCommInitRank: Some(init::<WITHOUT>), ..Nccl::answering() }
+    }
+
+    #[test]
+    fn ranks_of_several_processes() {
+        let id = [7; ID_BYTES];
+        let enter: &dyn Fn() -> Result<(), Problem> = &|| Ok(());
+        let refuse: &dyn Fn() -> Result<(), Problem> = &|| Err(Problem::Failed("no context".to_owned()));
+        let (ranks, two) = (Ranks { first: 2, all: 4 }, [enter, enter]);
+        let joined = Communicators::join_others(loaded(giving_ranks::<-1>()), &id, ranks, &two).unwrap();
+        assert_eq!(fakes::called(), ["ncclGroupStart", "ncclCommInitRank", "ncclCommInitRank", "ncclGroupEnd"]);
+        assert_eq!((joined.ranks, joined.all.borrow().len()), (ranks, 2));
+        drop(joined);
+        assert_eq!(fakes::called(), ["ncclCommDestroy"; 2]);
+        let none = Communicators::join_others(loaded(giving_ranks::<3>()), &id, ranks, &two);
+        assert_eq!(why(none), "NCCL's ncclCommInitRank: success, and rank 3 of 4 has no communicator (null)");
+        assert_eq!(fakes::called().last(), Some(&"ncclCommAbort"), "what was given is given back");
+        let broken = Communicators::join_others(loaded(giving_ranks::<-1>()), &id, ranks, &[enter, refuse]);
+        assert_eq!(why(broken), "no context");
+        assert_eq!(fakes::called()[2..], ["ncclGroupEnd", "ncclCommAbort"]);
+        assert!(why(Communicators::join_others(loaded(Nccl::answering()), &id, Ranks { first: 3, all: 4 }, &two)).contains("4"));
+        fakes::set(2);
+        assert!(loaded(Nccl::answering()).unique_id().is_err());
     }
 
     #[test]

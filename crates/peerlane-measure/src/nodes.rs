@@ -11,7 +11,7 @@ mod suspects;
 
 pub use execute::execute;
 pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
-pub use schedule::{NodePlan, NodePlanError, Wanted};
+pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};
 pub use suspects::{Compared, Direction, Place, Suspect, suspects};
 
 use schemars::JsonSchema;
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::{Failure, Verdict};
 use crate::run::SourceText;
+use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
 /// What moves the bytes of a step.
@@ -29,14 +30,20 @@ pub enum Transport {
     Tcp,
     /// RDMA through libibverbs, from a NIC to a NIC.
     Verbs,
+    /// NCCL, between GPUs, over whatever network it finds: what applications get.
+    Nccl,
 }
 
 impl Transport {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Transport; 3] = [Transport::Tcp, Transport::Verbs, Transport::Nccl];
+
     /// As options and the record write it.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Tcp => "tcp",
             Transport::Verbs => "verbs",
+            Transport::Nccl => "nccl",
         }
     }
 }
@@ -63,6 +70,11 @@ pub enum Probe {
     SendBoth,
     /// A message to and fro; the time is half of that.
     Latency,
+    /// Each of two ranks of NCCL sends to the other one and receives from it in one operation; the rate is that of one
+    /// direction, nccl-tests' bus bandwidth of `sendrecv_perf`.
+    SendReceive,
+    /// An all-reduce by NCCL among all GPUs of some nodes; the rate is nccl-tests' bus bandwidth.
+    AllReduce,
 }
 
 impl Probe {
@@ -75,12 +87,26 @@ impl Probe {
             Probe::WriteBoth => "write-both",
             Probe::SendBoth => "send-both",
             Probe::Latency => "latency",
+            Probe::SendReceive => "send-receive",
+            Probe::AllReduce => "all-reduce",
         }
     }
 
     /// Whether data moves both ways, so that exchanging the ends measures the same again.
     pub fn is_both_ways(self) -> bool {
-        matches!(self, Probe::WriteBoth | Probe::SendBoth | Probe::Latency)
+        matches!(
+            self,
+            Probe::WriteBoth | Probe::SendBoth | Probe::Latency | Probe::SendReceive | Probe::AllReduce
+        )
+    }
+
+    /// Which collective of NCCL's it is, if it is one.
+    pub fn collective(self) -> Option<Collective> {
+        match self {
+            Probe::SendReceive => Some(Collective::SendReceive),
+            Probe::AllReduce => Some(Collective::AllReduce),
+            _ => None,
+        }
     }
 }
 
@@ -95,10 +121,10 @@ impl std::fmt::Display for Probe {
 pub struct End {
     /// Index among [`Network::nodes`].
     pub node: usize,
-    /// Name of the NIC; absent of TCP, which takes the path that the host's routing gives.
+    /// Name of the NIC; absent of TCP, which takes the path that the host's routing gives, and of NCCL, which chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
-    /// Where the buffer is: `host`, or `host1` of NUMA node 1.
+    /// Where the buffer is: `host`, `host1` of NUMA node 1, `GPU0`, or `GPUs`, one on each GPU of the node.
     pub memory: String,
 }
 
@@ -115,14 +141,32 @@ pub struct Step {
     pub probe: Probe,
     /// Bytes a message.
     pub size: Bytes,
-    /// Queue pairs, or streams of TCP, at once.
+    /// Queue pairs or streams of TCP at once, or ranks of NCCL.
     pub queue_pairs: u32,
+    /// Of an all-reduce the nodes beside those of `from`, which has the first rank, and `to`, in the order of ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub between: Vec<usize>,
 }
 
 impl Step {
     /// Whether it stays within one node.
     pub fn is_loopback(&self) -> bool {
         self.from.node == self.to.node
+    }
+
+    /// The nodes that take part, in the order of ranks; a loopback's is there twice.
+    pub fn nodes(&self) -> impl Iterator<Item = usize> + '_ {
+        [self.from.node].into_iter().chain(self.between.iter().copied()).chain([self.to.node])
+    }
+
+    /// Whether more than two ends take part as equals, so that its value says nothing of the path between `from` and `to`.
+    pub fn is_among_many(&self) -> bool {
+        self.probe == Probe::AllReduce
+    }
+
+    /// Algorithm bandwidth by bus bandwidth, as nccl-tests defines them: 1 of what is no collective.
+    pub fn algorithm_share(&self) -> f64 {
+        self.probe.collective().map_or(1.0, |collective| 1.0 / collective.bus_factor(self.queue_pairs as usize))
     }
 }
 
@@ -141,14 +185,29 @@ pub struct Nic {
     pub memory: String,
 }
 
+/// A GPU that an agent can measure with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeGpu {
+    /// Name, by the order of PCI addresses of the GPUs that CUDA shows: `GPU0`.
+    pub name: String,
+    /// Its product, as the driver names it.
+    pub product: String,
+}
+
 /// What an agent reports about its node when it joins.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
     /// Host name, different for each node of a run.
     pub host: String,
     /// Its NICs that verbs can open, in order of their names.
     #[serde(default)]
     pub nics: Vec<Nic>,
+    /// Its GPUs that can be used now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<NodeGpu>,
+    /// Version of its NCCL, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl: Option<String>,
     /// What the machine printed about itself, from which it can be rebuilt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<SourceText>,

@@ -72,7 +72,7 @@ fn step(nic: &str, words: &[&str]) -> Outcome<Step> {
     let memory = nics().0.into_iter().find(|n| n.name == nic).map_or_else(|| "host".to_owned(), |n| n.memory);
     let end = End { node: 0, nic: Some(nic.to_owned()), memory };
     let (size, queue_pairs) = (Bytes(size.parse()?), queue_pairs.parse()?);
-    Ok(Step { from: end.clone(), to: end, transport: Transport::Verbs, probe, size, queue_pairs })
+    Ok(Step { from: end.clone(), to: end, transport: Transport::Verbs, probe, size, queue_pairs, between: Vec::new() })
 }
 
 fn side(step: &Step, active: bool) -> Outcome<Verbs> {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::Failure;
 use peerlane_measure::nodes::{Node, Step, Transport};
 use peerlane_measure::run::FlagKind;
@@ -19,7 +18,8 @@ use crate::launcher::HostPort;
 use crate::message::{Hello, ToAgent, ToHead, VERSION};
 use crate::secret::Secret;
 use crate::tcp::Hub;
-use crate::transport::Side;
+use crate::gpu::GpuSides;
+use crate::transport::{Part, Side};
 use crate::verbs::Verbs;
 use crate::wire::{End, Sender, halves};
 use crate::{Error, JOIN, PULSE, SILENCE};
@@ -45,6 +45,8 @@ pub struct Join<'a> {
     pub size: usize,
     /// What it reports; absent of a process that is not the first of its node.
     pub node: Option<Node>,
+    /// Its GPUs, where it has some.
+    pub gpus: Option<Arc<GpuSides>>,
     /// Where the head may be, asked before each attempt.
     pub heads: &'a dyn Fn() -> Vec<HostPort>,
     /// Ports of heads that were given without one.
@@ -62,7 +64,7 @@ pub fn take_part(join: Join<'_>) -> Result<(), Error> {
     let head = stream.peer_addr().map_err(|e| Error::Gone(e.to_string()))?;
     let (sender, mut receiver) = halves(Arc::new(stream), &key, End::Agent);
     let sender = Arc::new(Mutex::new(sender));
-    let Join { rank, size, node, .. } = join;
+    let Join { rank, size, node, gpus, .. } = join;
     let hello = Hello { version: VERSION.to_owned(), rank, size, node };
     say(&sender, &ToHead::Hello(Box::new(hello))).map_err(gone)?;
     let _pulse = Pulse::start(Arc::clone(&sender));
@@ -79,7 +81,7 @@ pub fn take_part(join: Join<'_>) -> Result<(), Error> {
             ToAgent::Done => return Ok(()),
             ToAgent::Refused(why) => return Err(Error::Refused(why)),
             ToAgent::Start { address } => {
-                let transports = Transports::open(address, join.secret);
+                let transports = Transports::open(address, join.secret, gpus.clone());
                 steps = Some(Steps::new(Arc::new(transports), Arc::clone(&sender)));
             }
             other => match &mut steps {
@@ -182,20 +184,26 @@ fn attempts(host: &str, port: u16, secret: &Secret, by: Instant) -> Vec<Attempt>
 /// What this node can measure with.
 pub(crate) struct Transports {
     tcp: Result<Hub, String>,
+    gpus: Option<Arc<GpuSides>>,
 }
 
 impl Transports {
-    fn open(address: IpAddr, secret: &Secret) -> Self {
+    fn open(address: IpAddr, secret: &Secret, gpus: Option<Arc<GpuSides>>) -> Self {
         let tcp = Hub::open(address, secret).map_err(|e| format!("cannot listen at {address}: {e}"));
-        Transports { tcp }
+        Transports { tcp, gpus }
     }
 
     /// This node's side of a step.
-    pub(crate) fn side(&self, step: &Step, active: bool, patience: Seconds) -> Result<Box<dyn Side>, Failure> {
+    pub(crate) fn side(&self, step: &Step, part: Part) -> Result<Box<dyn Side>, Failure> {
+        let Part { active, patience, .. } = part;
         match step.transport {
             Transport::Tcp => match &self.tcp {
                 Ok(hub) => Ok(Box::new(hub.side(step, active, patience)?)),
                 Err(why) => Err(Failure::new(FlagKind::Failed, why)),
+            },
+            Transport::Nccl => match &self.gpus {
+                Some(gpus) => Ok(Box::new(gpus.side(step, part)?)),
+                None => Err(Failure::new(FlagKind::NotApplicable, "this node has no GPU that can be used")),
             },
             Transport::Verbs => Ok(Box::new(Verbs::new(step, active, patience)?)),
         }

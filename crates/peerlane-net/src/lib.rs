@@ -7,6 +7,7 @@
 mod agent;
 mod door;
 mod error;
+pub mod gpu;
 mod handshake;
 mod head;
 pub mod launcher;

@@ -87,7 +87,7 @@ impl Executor for LocalNics {
         let probe = if rdma.op == Operation::Read { Probe::Read } else { Probe::Write };
         let (from, to) = (self.end(&rdma.from), self.end(&rdma.to));
         let wanted =
-            peerlane_measure::nodes::Step { from, to, transport: Transport::Verbs, probe, size, queue_pairs: 1 };
+            peerlane_measure::nodes::Step { from, to, transport: Transport::Verbs, probe, size, queue_pairs: 1, between: Vec::new() };
         let patience = Seconds::new(PATIENCE * method.patience.seconds());
         let mut active = Verbs::new(&wanted, true, patience)?;
         let mut passive = Verbs::new(&wanted, false, patience)?;

@@ -8,6 +8,8 @@ use peerlane_measure::nodes::{Node, Step};
 use peerlane_measure::run::FlagKind;
 use serde::{Deserialize, Serialize};
 
+use crate::transport::Part;
+
 /// The version that must be the same on all nodes.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -23,7 +25,7 @@ pub(crate) enum ToAgent {
     /// Nothing more to do.
     Done,
     /// Make this node's side of a step.
-    Prepare { id: u64, step: Box<Step>, active: bool, patience: Seconds },
+    Prepare { id: u64, step: Box<Step>, part: Part },
     /// Connect it to the other side.
     Connect { id: u64, peer: String },
     /// Take samples, or serve them.

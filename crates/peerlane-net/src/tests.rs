@@ -22,7 +22,7 @@ fn secret() -> Secret {
 }
 
 fn node(rank: usize) -> Node {
-    Node { host: format!("node{rank}"), nics: Vec::new(), evidence: Vec::new(), notes: Vec::new() }
+    Node { host: format!("node{rank}"), ..Node::default() }
 }
 
 /// An agent in a thread; its result comes through the channel.
@@ -30,7 +30,7 @@ fn agent(port: u16, rank: usize, size: usize, secret: Secret, node: Option<Node>
     let (sender, ended) = mpsc::channel();
     let run = move || {
         let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
-        let join = Join { secret: &secret, rank, size, node, heads: &heads, ports: Vec::new(), wait: WAIT };
+        let join = Join { secret: &secret, rank, size, node, gpus: None, heads: &heads, ports: Vec::new(), wait: WAIT };
         let _ = sender.send(take_part(join));
     };
     thread::Builder::new().stack_size(512 << 10).spawn(run).unwrap();
@@ -51,7 +51,7 @@ fn gathered(size: usize) -> (Agents, Vec<mpsc::Receiver<Result<(), Error>>>) {
 fn step(from: usize, to: usize, probe: Probe) -> Step {
     let end = |node| End { node, nic: None, memory: "host".to_owned() };
     let size = Bytes(if probe == Probe::Latency { 8 } else { 1 << 16 });
-    Step { from: end(from), to: end(to), transport: Transport::Tcp, probe, size, queue_pairs: 2 }
+    Step { from: end(from), to: end(to), transport: Transport::Tcp, probe, size, queue_pairs: 2, between: Vec::new() }
 }
 
 const METHOD: Method = Method { time: Seconds::new(0.05), samples: 4, patience: Seconds::new(10.0) };
@@ -188,7 +188,7 @@ fn nobody_at_the_ports() {
     let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: None }];
     let wait = Duration::from_millis(300);
     let (secret, ports) = (secret(), vec![port]);
-    let join = Join { secret: &secret, rank: 1, size: 2, node: None, heads: &heads, ports, wait };
+    let join = Join { secret: &secret, rank: 1, size: 2, node: None, gpus: None, heads: &heads, ports, wait };
     let why = take_part(join).unwrap_err().to_string();
     assert!(why.starts_with("no head found at 127.0.0.1 within 0 s (127.0.0.1:"), "{why}");
     assert!(why.contains("refused"), "{why}");

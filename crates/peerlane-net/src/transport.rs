@@ -1,10 +1,24 @@
 //! What all transports have in common: one node's side of a connection to another node's.
 //!
-//! Each transport makes two sides for one step, on two nodes or on one. They exchange their addresses, by whatever carries
+//! Each transport makes two sides for one step, on two nodes or on one; an all-reduce has one on each of its nodes. They exchange their addresses, by whatever carries
 //! text between them; then both connect; then one takes samples while the other serves; then the one that received verifies.
 
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// A node's part in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Whether it takes the samples.
+    pub active: bool,
+    /// How long it waits for the other side.
+    pub patience: Seconds,
+    /// Number of its first rank, among those of all nodes; 0 or 1 where there are two sides.
+    pub first_rank: usize,
+    /// How many ranks it has: GPUs of an all-reduce, else 1.
+    pub ranks: usize,
+}
 
 /// One node's side of a connection to another node's.
 ///

@@ -113,6 +113,9 @@ impl Verbs {
     /// In words, what this host lacks for it, and what the adapter refused.
     pub fn new(step: &Step, active: bool, patience: Seconds) -> Result<Self, Failure> {
         let unable = |why: String| Failure::new(FlagKind::NotApplicable, why);
+        if step.probe.collective().is_some() {
+            return Err(unable(format!("verbs have no {}", step.probe)));
+        }
         // data goes from `from` to `to`, and of a read `to` is the active side
         let end = if active != (step.probe == Probe::Read) { &step.from } else { &step.to };
         let nic = end.nic.as_deref().ok_or_else(|| unable("verbs need a NIC, and the step names none".to_owned()))?;
@@ -171,7 +174,8 @@ impl Verbs {
         match self.probe {
             Probe::Write | Probe::WriteBoth | Probe::Latency => Kind::Write,
             Probe::Read => Kind::Read,
-            Probe::Send | Probe::SendBoth => Kind::Send,
+            // a collective is refused when a side is made
+            Probe::Send | Probe::SendBoth | Probe::SendReceive | Probe::AllReduce => Kind::Send,
         }
     }
 
@@ -373,7 +377,7 @@ impl Side for Verbs {
         match self.probe {
             Probe::Latency => self.answer(until),
             // what is still under way then carries what has arrived already; the other side may be gone before it ends
-            Probe::Send | Probe::WriteBoth | Probe::SendBoth => self.run(until),
+            Probe::Send | Probe::WriteBoth | Probe::SendBoth | Probe::SendReceive | Probe::AllReduce => self.run(until),
             // the adapter does it
             Probe::Write | Probe::Read => {
                 while !until() {
@@ -388,7 +392,7 @@ impl Side for Verbs {
         let receives = match self.probe {
             Probe::Write | Probe::Send => !self.active,
             Probe::Read => self.active,
-            Probe::WriteBoth | Probe::SendBoth | Probe::Latency => true,
+            Probe::WriteBoth | Probe::SendBoth | Probe::Latency | Probe::SendReceive | Probe::AllReduce => true,
         };
         if !receives {
             return Ok(Verdict::Unverified("this side has received nothing".to_owned()));

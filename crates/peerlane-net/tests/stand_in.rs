@@ -116,9 +116,9 @@ fn two_nodes() -> Agents {
         let nics = found.clone();
         thread::spawn(move || {
             let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
-            let node = Node { host: format!("node{rank}"), nics, evidence: Vec::new(), notes: Vec::new() };
+            let node = Node { host: format!("node{rank}"), nics, ..Node::default() };
             let (secret, ports) = (secret(), Vec::new());
-            let join = Join { secret: &secret, rank, size: 2, node: Some(node), heads: &heads, ports, wait: WAIT };
+            let join = Join { secret: &secret, rank, size: 2, node: Some(node), gpus: None, heads: &heads, ports, wait: WAIT };
             let _ = take_part(join);
         });
     }
@@ -133,7 +133,7 @@ fn faulty_adapters() {
         let mut agents = two_nodes();
         let method = Method { time: Seconds::new(0.1), samples: 6, patience: Seconds::new(3.0) };
         let wanted = Wanted {
-            transport: Some(Transport::Verbs),
+            transports: vec![Transport::Verbs],
             patience: Some(method.patience),
             budget: Some(Seconds::new(400.0)),
             ..Wanted::default()

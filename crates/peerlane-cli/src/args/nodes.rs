@@ -17,8 +17,8 @@ pub(crate) struct NodesArgs {
     /// Measure between the nodes on which srun, mpirun or torchrun started this command
     #[arg(long, conflicts_with_all = ["target", "faults"])]
     pub(crate) nodes: bool,
-    /// Use only this transport
-    #[arg(long, value_name = "TRANSPORT", value_parser = transport(), requires = "nodes")]
+    /// Use only this transport; of a simulated cluster verbs or nccl
+    #[arg(long, value_name = "TRANSPORT", value_parser = transport())]
     pub(crate) transport: Option<Transport>,
     /// File with the secret that all processes share, in place of the variable PEERLANE_SECRET
     #[arg(long, value_name = "FILE", requires = "nodes")]
@@ -44,7 +44,6 @@ pub(crate) struct NodesArgs {
 }
 
 fn transport() -> impl TypedValueParser<Value = Transport> {
-    const ALL: [Transport; 2] = [Transport::Tcp, Transport::Verbs];
-    let named = |name: String| ALL.into_iter().find(|t| t.name() == name).ok_or("no such transport");
-    PossibleValuesParser::new(ALL.map(Transport::name)).try_map(named)
+    let named = |name: String| Transport::ALL.into_iter().find(|t| t.name() == name).ok_or("no such transport");
+    PossibleValuesParser::new(Transport::ALL.map(Transport::name)).try_map(named)
 }

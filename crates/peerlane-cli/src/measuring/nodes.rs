@@ -13,7 +13,7 @@ use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_
 use peerlane::one_line::shown;
 
 use super::interrupt::Interrupt;
-use crate::Failure;
+use crate::{Failure, Outcome};
 use crate::output_file::{Appended, Lock};
 use crate::redact::Redactor;
 
@@ -131,6 +131,12 @@ pub(crate) fn carry_out(
 
 fn line(event: &Event) -> io::Result<String> {
     NodesRun::event_line(event).map_err(io::Error::other)
+}
+
+/// Holds the sides of steps that need CUDA, for the agent that started this process.
+pub(crate) fn gpu_sides() -> Result<Outcome, Failure> {
+    peerlane_net::gpu::serve_gpus(|| crate::system::end_now(2))?;
+    Ok(Outcome::default())
 }
 
 /// Begins the growing record with what an earlier process has measured.

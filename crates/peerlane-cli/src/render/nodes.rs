@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
-use peerlane::nodes::{NodesRun, Probe, Transport};
+use peerlane::nodes::{NodesRun, Probe, Step, Transport};
 use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
@@ -200,18 +200,27 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
 
 /// A table: least, median and greatest of each kind of value.
 pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
-    type Kind = (Transport, bool, Probe);
+    /// With the ranks of an all-reduce, else 0.
+    type Kind = (Transport, bool, Probe, u32);
     let mut kinds: BTreeMap<Kind, (BTreeSet<Option<&str>>, Vec<f64>)> = BTreeMap::new();
+    let kind = |step: &Step| {
+        let ranks = if step.is_among_many() { step.queue_pairs } else { 0 };
+        (step.transport, !step.is_loopback(), step.probe, ranks)
+    };
     for cell in &run.cells {
         let step = &cell.step;
-        let (nics, values) = kinds.entry((step.transport, !step.is_loopback(), step.probe)).or_default();
+        let (nics, values) = kinds.entry(kind(step)).or_default();
         nics.insert(step.from.nic.as_deref());
         values.extend(cell.value());
     }
     let headings =
         ["transport", "NICs of a node", "what", "values", "least", "median", "greatest", ""].map(str::to_owned);
-    let rows = kinds.into_iter().map(|((transport, across, probe), (nics, values))| {
-        let what = if across { probe.name().to_owned() } else { format!("{probe}, loopback") };
+    let rows = kinds.into_iter().map(|((transport, across, probe, ranks), (nics, values))| {
+        let what = match (across, ranks) {
+            (false, _) => format!("{probe}, loopback"),
+            (true, 0) => probe.name().to_owned(),
+            (true, ranks) => format!("{probe}, {ranks} GPUs"),
+        };
         let [least, median, greatest] = match Median::of(&values) {
             Some(median) => {
                 let least = values.iter().copied().fold(f64::INFINITY, f64::min);

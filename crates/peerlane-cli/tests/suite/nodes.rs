@@ -20,14 +20,14 @@ fn a_planted_fault_is_measured_recorded_and_named() {
     let faults = "slow-node:node3:0.5,lost-node:node9:12,corrupt:node12";
     let measured = peerlane(&["measure", "cluster:quong", "--faults", faults, "-o", &file]);
     assert_eq!(status(&measured), 0, "{}", err(&measured));
-    assert!(err(&measured).contains("16 nodes, simulated, quong: verbs, "), "{}", err(&measured));
+    assert!(err(&measured).contains("16 nodes, simulated, quong: verbs and nccl, "), "{}", err(&measured));
     assert!(err(&measured).contains(" at most "), "the bound is announced: {}", err(&measured));
     assert!(stdout(&measured).contains("lost     node9: its agent no longer answers"), "{}", stdout(&measured));
     let checked = peerlane(&["check", &file]);
     assert_eq!(status(&checked), 1);
     let text = stdout(&checked);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "quong: 16 nodes with 1 NIC, verbs, simulated");
+    assert_eq!(lines[0], "quong: 16 nodes with 1 NIC, verbs and nccl, simulated");
     assert!(lines[1].starts_with("FAULT  "), "{text}");
     assert!(lines.iter().take(4).any(|line| line.starts_with("fix    ")), "{text}");
     assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
@@ -35,7 +35,8 @@ fn a_planted_fault_is_measured_recorded_and_named() {
     let mut rules: Vec<&str> =
         document["findings"].as_array().unwrap().iter().map(|f| f["rule"].as_str().unwrap()).collect();
     rules.sort_unstable();
-    assert_eq!(rules, ["corrupt-data", "lost-node", "slow-nic"], "{document:#}");
+    // of verbs the NIC receives changed data, of NCCL the GPU
+    assert_eq!(rules, ["corrupt-data", "corrupt-data", "lost-node", "slow-node"], "{document:#}");
     let shares = document["pairs"].as_array().unwrap().iter().filter_map(|pair| pair["share"].as_f64());
     assert!(shares.collect::<Vec<_>>().is_sorted(), "the worst pairs come first");
     assert_eq!(status(&peerlane(&["check", &file, "--fail-on", "never"])), 0);
@@ -46,11 +47,23 @@ fn json_of(output: &std::process::Output) -> serde_json::Value {
 }
 
 #[test]
+fn one_transport_of_a_simulated_cluster() {
+    let run = json(&["measure", "cluster:hgx-h200-x32", "--transport", "nccl", "--json"]);
+    let probes: std::collections::BTreeSet<&str> =
+        run["cells"].as_array().unwrap().iter().map(|cell| cell["probe"].as_str().unwrap()).collect();
+    assert_eq!(probes.into_iter().collect::<Vec<_>>(), ["all-reduce", "send-receive"]);
+    let shown = out(&["measure", "cluster:hgx-h200-x32", "--transport", "nccl"]);
+    assert!(shown.contains("all-reduce, 256 GPUs"), "{shown}");
+    let tcp = refused(&["measure", "cluster:hgx-h200-x32", "--transport", "tcp"]);
+    assert!(tcp.contains("its transports are verbs and nccl"), "{tcp}");
+}
+
+#[test]
 fn a_healthy_cluster_is_healthy() {
     let (_, file) = fresh("healthy.json");
     out(&["measure", "cluster:quong", "-o", &file]);
     let text = out(&["check", &file]);
-    assert!(text.contains("\nHEALTHY  no findings; checked: rates by verbs, latencies by verbs\n"), "{text}");
+    assert!(text.contains("\nHEALTHY  no findings; checked: rates by verbs, latencies by verbs, rates by NCCL\n"), "{text}");
     // the name alone and a cluster file are the same TARGETs as everywhere
     assert_eq!(json(&["measure", "quong", "--json"])["nodes"].as_array().unwrap().len(), 16);
 }
@@ -106,16 +119,16 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
     let formatted = |format: &str| stdout(&peerlane(&["check", &file, "--format", format]));
     let junit = formatted("junit");
     assert!(junit.contains("<testsuite name=\"quong\" tests=\"8\" failures=\"1\">"), "{junit}");
-    assert!(junit.contains("name=\"slow-nic: node3/"), "{junit}");
+    assert!(junit.contains("name=\"slow-node: node3\""), "{junit}");
     let markdown = formatted("markdown");
     assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");
     let prometheus = formatted("prometheus");
     let is = |start: &str| prometheus.lines().filter(|line| line.starts_with(start)).count();
-    // each node's NIC: what it sends, receives, and its loopback
-    assert_eq!(is("peerlane_end_bandwidth_bytes_per_second{"), 16 * 3, "{prometheus}");
+    // each node's NIC: what it sends, receives, and its loopback; and its GPU by NCCL
+    assert_eq!(is("peerlane_end_bandwidth_bytes_per_second{"), 16 * 4, "{prometheus}");
     assert_eq!(is("peerlane_verdict{machine=\"quong\",verdict=\"fault\"} 1"), 1, "{prometheus}");
-    assert_eq!(is("peerlane_finding{machine=\"quong\",rule=\"slow-nic\""), 1, "{prometheus}");
-    let waive = "[[waive]]\nrule = \"slow-nic\"\nmachines = [\"quong\"]\nreason = \"its NIC is on order\"\n";
+    assert_eq!(is("peerlane_finding{machine=\"quong\",rule=\"slow-node\""), 1, "{prometheus}");
+    let waive = "[[waive]]\nrule = \"slow-node\"\nmachines = [\"quong\"]\nreason = \"its NIC is on order\"\n";
     let rules = crate::common::file("nodes", "rules.toml", waive);
     let accepted = out(&["check", &file, "--rules", &rules]);
     assert!(accepted.contains("\nHEALTHY  ") && accepted.contains("1 finding accepted by the site"), "{accepted}");
@@ -174,18 +187,18 @@ fn two_records_of_a_cluster_are_compared() {
     out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.7", "-o", &slow]);
     out(&["measure", "cluster:tessa-pair", "-o", &other]);
     let worse = out(&["compare", &healthy, &slow]);
-    assert!(worse.contains("WORSE    node3/"), "{worse}");
+    assert!(worse.contains("WORSE    node3 has"), "{worse}");
     assert!(worse.lines().all(|line| line.chars().count() <= 100), "{worse}");
     let better = out(&["compare", &slow, &healthy]);
-    assert!(better.contains("BETTER   this is over: node3/"), "{better}");
+    assert!(better.contains("BETTER   this is over: node3 has"), "{better}");
     assert!(out(&["compare", &slow, &slow]).contains("nothing changed beyond noise"));
     let document = json(&["compare", &healthy, &slow, "--json"]);
     assert_eq!(
         (document["schema"].as_str(), &document["worse"][0]["rule"]),
-        (Some("peerlane/nodes-compare/1"), &"slow-nic".into())
+        (Some("peerlane/nodes-compare/1"), &"slow-node".into())
     );
     let baseline = stdout(&peerlane(&["check", &slow, "--baseline", &healthy]));
-    assert!(baseline.contains("since the earlier record, node3/"), "{baseline}");
+    assert!(baseline.contains("since the earlier record, node3 has"), "{baseline}");
     let alone = refused(&["compare", &healthy, &other]);
     assert!(alone.contains("have no value of the same nodes and NICs"), "{alone}");
     assert!(refused(&["compare", &healthy, &healthy, &slow]).contains("two at a time"));

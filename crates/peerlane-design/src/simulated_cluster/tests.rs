@@ -12,8 +12,8 @@ fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
     let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
     let mut network = SimulatedCluster::new(cluster, faults, 1).unwrap();
     let plan = NodePlan::of(network.nodes(), &Wanted::default(), Method::default()).unwrap();
-    assert_eq!(plan.transports, [Transport::Tcp, Transport::Verbs]);
-    let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+    assert_eq!(plan.transports, [Transport::Tcp, Transport::Verbs, Transport::Nccl]);
+    let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
     let mut cells = Vec::new();
     let complete = execute(&mut network, &plan, Vec::new(), &mut |event| {
@@ -24,6 +24,59 @@ fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
     });
     assert!(complete && network.now().seconds() <= plan.bound.seconds());
     (cells, network.lost)
+}
+
+/// What NCCL reaches on the cluster with some faults.
+fn by_nccl(cluster: &Cluster, faults: &str) -> Vec<Cell> {
+    let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
+    let mut network = SimulatedCluster::new(cluster, faults, 1).unwrap();
+    let wanted = Wanted { transports: vec![Transport::Nccl], ..Wanted::default() };
+    let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
+    let mut cells = Vec::new();
+    let complete = execute(&mut network, &plan, Vec::new(), &mut |event| {
+        if let Event::Cells(new) = event {
+            cells.extend(new);
+        }
+        true
+    });
+    assert!(complete && network.now().seconds() <= plan.bound.seconds());
+    cells
+}
+
+#[test]
+fn nccl_between_nodes_is_what_the_model_of_collectives_predicts() {
+    let cluster = cluster();
+    let cells = by_nccl(&cluster, "");
+    assert!(cells.iter().all(|cell| cell.value().is_some() && !cell.again));
+    // one GPU of each node by one NIC of 400 Gbit/s; all eight by eight
+    let pairs: Vec<f64> = cells.iter().filter(|c| c.step.probe == Probe::SendReceive).filter_map(Cell::value).collect();
+    assert!(pairs.len() > 100 && pairs.iter().all(|rate| (30e9..50e9).contains(rate)), "{pairs:?}");
+    let all: Vec<(usize, f64)> = cells
+        .iter()
+        .filter(|cell| cell.step.probe == Probe::AllReduce)
+        .map(|cell| (cell.step.nodes().count(), cell.value().unwrap()))
+        .collect();
+    assert_eq!(all.iter().map(|(nodes, _)| *nodes).collect::<Vec<_>>(), [2, 4, 8, 16, 32]);
+    assert!(all.iter().all(|(_, rate)| (100e9..500e9).contains(rate)), "{all:?}");
+}
+
+#[test]
+fn nccl_shows_a_slow_node_and_the_all_reduces_with_it() {
+    let cluster = cluster();
+    let cells = by_nccl(&cluster, "slow-nic:node5/mlx5_2:0.5 slow-node:node9:0.5");
+    let healthy = by_nccl(&cluster, "");
+    let of = |cells: &[Cell], step: &Step| cells.iter().find(|c| c.step == *step && !c.again).and_then(Cell::value).unwrap();
+    for cell in healthy.iter() {
+        let left = of(&cells, &cell.step) / cell.value().unwrap();
+        // the NIC of another GPU matters only where all GPUs take part
+        let slow = cell.step.nodes().any(|node| node == 9 || node == 5 && cell.step.is_among_many());
+        assert!((left - if slow { 0.5 } else { 1.0 }).abs() < 0.05, "{:?} {left}", cell.step);
+    }
+    let parts: Vec<Compared> = cells.iter().filter(|c| !c.again).filter_map(|c| c.compared(None, Vec::new())).collect();
+    let found: Vec<nodes::Place> = suspects(&parts, 32).into_iter().map(|suspect| suspect.place).collect();
+    assert_eq!(found, [nodes::Place::Node(9)]);
+    let corrupt = by_nccl(&cluster, "corrupt:node3");
+    assert!(corrupt.iter().all(|c| c.value().is_none() == c.step.nodes().any(|node| node == 3)));
 }
 
 /// The parts that explain what is slower than predicted.

@@ -23,7 +23,9 @@ table! {
         since "2.7":
         fn ncclGetVersion(version: *mut c_int) -> ncclResult_t;
         fn ncclGetErrorString(result: ncclResult_t) -> *const c_char;
+        fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclResult_t;
         fn ncclCommInitAll(comm: *mut ncclComm_t, ndev: c_int, devlist: *const c_int) -> ncclResult_t;
+        fn ncclCommInitRank(comm: *mut ncclComm_t, nranks: c_int, commId: ncclUniqueId, rank: c_int) -> ncclResult_t;
         fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t;
         fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t;
         fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t;
@@ -117,6 +119,26 @@ pub struct ncclComm {
     _unused: [u8; 0],
 }
 pub type ncclComm_t = *mut ncclComm;
+#[repr(C)]
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub struct ncclUniqueId {
+    pub internal: [c_char; 128usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ncclUniqueId"][::std::mem::size_of::<ncclUniqueId>() - 128usize];
+    ["Alignment of ncclUniqueId"][::std::mem::align_of::<ncclUniqueId>() - 1usize];
+    ["Offset of field: ncclUniqueId::internal"][::std::mem::offset_of!(ncclUniqueId, internal) - 0usize];
+};
+impl Default for ncclUniqueId {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 impl ncclResult_t {
     pub const ncclSuccess: ncclResult_t = ncclResult_t(0);
     pub const ncclUnhandledCudaError: ncclResult_t = ncclResult_t(1);

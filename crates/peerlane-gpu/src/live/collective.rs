@@ -1,4 +1,4 @@
-//! NCCL's collectives, where its library is here: every GPU a rank, all in this process.
+//! NCCL's collectives, where its library is here: every GPU a rank, all in this process, or some of them.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,6 +24,9 @@ const LONGEST: f64 = 0.02;
 
 /// Operations before those that count.
 const WARM_UP: usize = 3;
+
+/// Bytes of what ranks agree on.
+pub(crate) const WORD: usize = 8;
 
 /// One rank.
 struct Rank {
@@ -54,7 +57,18 @@ impl Collectives {
         size: Size,
     ) -> Result<(Self, Bytes), Problem> {
         let communicators = machine.communicators(gpus)?;
-        let ranks = gpus.len();
+        Self::among(machine, communicators, operation, gpus, size)
+    }
+
+    /// The same among ranks of this process, which are these GPUs, and of others.
+    pub(crate) fn among(
+        machine: &mut Machine,
+        communicators: Rc<Communicators>,
+        operation: Collective,
+        gpus: &[String],
+        size: Size,
+    ) -> Result<(Self, Bytes), Problem> {
+        let ranks = communicators.ranks.all;
         let wanted = usize::try_from(super::most(size).0 / 4).unwrap_or(usize::MAX);
         // as nccl-tests: what is gathered, scattered or exchanged is divided evenly among the ranks
         let part = (wanted / ranks).max(1);
@@ -88,7 +102,8 @@ impl Collectives {
     /// numbers are exact in any order.
     fn fill(&self) -> Result<(), Problem> {
         const POISON: u8 = 0xA5;
-        for (rank, number) in self.ranks.iter().zip(0..) {
+        for (rank, number) in self.ranks.iter().zip(self.first()..) {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
             rank.gpu.context.enter()?;
             rank.gpu.kernels.numbers(&rank.stream, rank.send.part(0, self.held.0 * 4), number)?;
             rank.stream.set(rank.receive.part(0, self.held.1 * 4), POISON)?;
@@ -97,10 +112,16 @@ impl Collectives {
         Ok(())
     }
 
-    /// Seconds an operation, of so many behind one another: from the first call until the last has ended on all ranks.
+    /// The number of this process's first rank.
+    fn first(&self) -> usize {
+        self.communicators.ranks.first
+    }
+
+    /// Seconds an operation, of so many behind one another: from the first call until the last has ended on all ranks of this
+    /// process.
     ///
     /// By the CPU's clock and with the calls in it, since that is what a program waits for, and what nccl-tests times.
-    fn go(&mut self, operations: usize) -> Result<f64, Problem> {
+    pub(crate) fn go(&mut self, operations: usize) -> Result<f64, Problem> {
         self.pace = self.timed(operations).map_err(|problem| {
             self.communicators.abort();
             problem.asked_of(self.ranks.iter().map(|rank| rank.gpu.context.synchronize()))
@@ -123,9 +144,9 @@ impl Collectives {
 
     /// One operation on all ranks.
     fn enqueue(&self) -> Result<(), Problem> {
-        let (count, ranks) = (self.count, self.ranks.len());
+        let (count, ranks) = (self.count, self.communicators.ranks.all);
         self.communicators.grouped(|nccl| {
-            for (r, rank) in self.ranks.iter().enumerate() {
+            for (r, rank) in (self.first()..).zip(&self.ranks) {
                 rank.gpu.context.enter()?;
                 let (send, receive) = (rank.send.part(0, self.held.0 * 4), rank.receive.part(0, self.held.1 * 4));
                 let call = |operation| nccl.call(r, operation, send, receive, count, &rank.stream);
@@ -152,10 +173,40 @@ impl Collectives {
         })
     }
 
+    /// Sends a word of the first rank's to all ranks, and gives what this process received. `scratch` is memory of its
+    /// first GPU and of the others, a word each.
+    pub(crate) fn agree(&mut self, word: u64, scratch: &[Rc<dyn Buffer>]) -> Result<u64, Problem> {
+        let said = (|| {
+            for (rank, buffer) in self.ranks.iter().zip(scratch) {
+                rank.gpu.context.enter()?;
+                rank.stream.copy_from_slice(buffer.part(0, WORD), &[word])?;
+            }
+            self.communicators.grouped(|nccl| {
+                for (r, (rank, buffer)) in (self.first()..).zip(self.ranks.iter().zip(scratch)) {
+                    rank.gpu.context.enter()?;
+                    let part = buffer.part(0, WORD);
+                    nccl.call(r, Operation::Broadcast, part, part, WORD / 4, &rank.stream)?;
+                }
+                Ok(())
+            })?;
+            let mut heard = [0];
+            for (rank, buffer) in self.ranks.iter().zip(scratch) {
+                rank.gpu.context.enter()?;
+                rank.stream.copy_to_slice(&mut heard, buffer.part(0, WORD))?;
+            }
+            self.communicators.check()?;
+            Ok(heard[0])
+        })();
+        said.map_err(|problem: Problem| {
+            self.communicators.abort();
+            problem
+        })
+    }
+
     /// What rank `r` must have received.
     fn expected(&self, r: usize) -> Numbers {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (n, part) = (self.ranks.len(), self.count as u64);
+        let (n, part) = (self.communicators.ranks.all, self.count as u64);
         let same = Numbers { factor: 1, add: 0, part, offset: 0, step: 0 };
         // every rank's element i, summed: n · (i mod 64) + 0 + 1 + … + (n − 1)
         let sum = Numbers { factor: number(n), add: number(n * (n - 1) / 2), ..same };
@@ -181,7 +232,7 @@ impl Prepared for Collectives {
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
-        for (r, rank) in self.ranks.iter().enumerate() {
+        for (r, rank) in (self.first()..).zip(&self.ranks) {
             let received = rank.receive.part(0, self.held.1 * 4);
             let verdict = rank.gpu.verify_numbers(&rank.stream, received, self.expected(r))?;
             if verdict != Verdict::Intact {

@@ -32,6 +32,20 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// All GPUs that the driver shows, named by the order of their PCI addresses, which is nvidia-smi's.
+    pub(crate) fn all() -> Result<(Vec<GpuName>, Vec<String>), String> {
+        let driver = Driver::open()?;
+        let mut devices = Vec::new();
+        for device in Device::all(driver).map_err(|e| e.to_string())? {
+            let of = |e: crate::cuda::CudaError| e.to_string();
+            let address = device.address().map_err(of)?.ok_or("CUDA gives a GPU without a PCI address")?;
+            devices.push((address, device.product().map_err(of)?));
+        }
+        devices.sort();
+        let named = |(number, (address, _)): (usize, &(_, String))| GpuName { name: format!("GPU{number}"), address: *address };
+        Ok((devices.iter().enumerate().map(named).collect(), devices.into_iter().map(|(_, product)| product).collect()))
+    }
+
     /// Opens the driver and looks for GPUs. Those that it does not show are all named at once.
     pub(crate) fn look(names: &[GpuName]) -> Result<Self, OpenError> {
         let whole = |reason: String| OpenError { gpus: Vec::new(), kind: FlagKind::Failed, reason };

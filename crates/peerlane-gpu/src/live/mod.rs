@@ -14,6 +14,7 @@ mod latency;
 mod machine;
 mod pipeline;
 mod pool;
+mod ranks;
 mod spin_glass;
 mod window;
 
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
+pub use self::ranks::Ranks;
 use self::machine::{Found, Machine};
 use crate::counters::FileCounters;
 use crate::cuda::Driver;
@@ -143,6 +145,11 @@ impl Live {
     pub fn conditions(&self) -> Conditions {
         let (initialisation, notes) = (Some(self.initialisation), self.notes.clone());
         Conditions { initialisation, notes, startup: timeline::phases(), ..self.machine.conditions() }
+    }
+
+    /// What steps use.
+    fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
     }
 
     fn lay_out(

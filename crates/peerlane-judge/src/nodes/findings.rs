@@ -6,7 +6,7 @@ use super::words::{end, host, listed};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
-use peerlane_measure::nodes::{Cell, End, NodesRun};
+use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
 
 /// Names in a sentence.
@@ -26,7 +26,7 @@ pub(super) fn lost(run: &NodesRun) -> Vec<Finding> {
         .iter()
         .map(|lost| {
             let name = host(run, lost.node);
-            let of = |cell: &&Cell| [cell.step.from.node, cell.step.to.node].contains(&lost.node);
+            let of = |cell: &&Cell| cell.step.nodes().any(|node| node == lost.node);
             let missing = run.cells.iter().filter(of).filter(|cell| cell.value().is_none()).count();
             Finding {
                 measured: format!("{missing} steps with it have no value; all others were measured without it"),
@@ -83,12 +83,16 @@ struct Group {
 /// Steps with a flag, by the end that explains them, else by pairs; those with a lost node are left out.
 fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     let lost: BTreeSet<usize> = run.lost.iter().map(|lost| lost.node).collect();
+    // both ends of NCCL's pairs receive
+    let is_exchange = |cell: &Cell| cell.step.probe == Probe::SendReceive;
     let flag = |cell: &Cell| -> Option<Flag> { kinds.iter().find_map(|kind| cell.flag(*kind)).cloned() };
-    let alive = |cell: &&Cell| ![cell.step.from.node, cell.step.to.node].iter().any(|node| lost.contains(node));
+    let alive = |cell: &&Cell| !cell.step.nodes().any(|node| lost.contains(&node));
     let across: Vec<&Cell> = run.cells.iter().filter(alive).collect();
+    // nothing of a failed all-reduce tells which of its nodes it is
+    let (among, across): (Vec<&Cell>, Vec<&Cell>) = across.into_iter().partition(|cell| cell.step.is_among_many());
     let mut counts: BTreeMap<(bool, &End), (usize, usize)> = BTreeMap::new();
     for cell in &across {
-        for role in [(true, &cell.step.to), (false, &cell.step.from)] {
+        for role in [(true, &cell.step.to), (is_exchange(cell), &cell.step.from)] {
             let (all, bad) = counts.entry(role).or_default();
             (*all, *bad) = (*all + 1, *bad + usize::from(flag(cell).is_some()));
         }
@@ -102,7 +106,8 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     ends.sort_by_key(|(_, bad)| std::cmp::Reverse(*bad));
     let mut groups = Vec::new();
     for ((receives, at), _) in ends {
-        let of = |cell: &Cell| if receives { cell.step.to == *at } else { cell.step.from == *at };
+        let sends = |cell: &Cell| cell.step.from == *at && is_exchange(cell) == receives;
+        let of = |cell: &Cell| sends(cell) || (receives && cell.step.to == *at);
         let (mine, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(cell, _)| of(cell));
         left = rest;
         // all of it may be explained by what was taken before
@@ -135,6 +140,15 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
         let cells = pairs.values().map(Vec::len).sum();
         let words = format!("between nodes: {}", listed(&names, FEW));
         groups.push(Group { subjects: subjects.collect(), words, cells, first: first.detail.clone() });
+    }
+    let among: Vec<(&Cell, Flag)> = among.into_iter().filter_map(|cell| Some((cell, flag(cell)?))).collect();
+    if let Some((cell, first)) = among.first() {
+        groups.push(Group {
+            subjects: vec![Subject::Node(host(run, cell.step.from.node)), Subject::Node(host(run, cell.step.to.node))],
+            words: format!("in the all-reduce of {} nodes", cell.step.nodes().count()),
+            cells: among.len(),
+            first: first.detail.clone(),
+        });
     }
     groups
 }

@@ -12,7 +12,7 @@ fn hgx() -> Cluster {
 
 fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun {
     let mut network = SimulatedCluster::new(cluster, faults, seed).unwrap();
-    let wanted = Wanted { transport: Some(Transport::Verbs), ..Wanted::default() };
+    let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
     let mut run = NodesRun::new(&cluster.name, "cluster", network.nodes().to_vec(), plan.clone());
     execute(&mut network, &plan, Vec::new(), &mut |event| {

@@ -8,16 +8,18 @@ pub(super) fn host(run: &NodesRun, node: usize) -> String {
     run.nodes.get(node).map_or_else(|| format!("node {node}"), |node| node.host.clone())
 }
 
-/// `node7/mlx5_3`, or `node7` of TCP.
+/// `node7/mlx5_3`, of GPU memory `node7/GPU0`, else `node7`.
 pub(super) fn end(run: &NodesRun, end: &End) -> String {
     let host = host(run, end.node);
-    end.nic.as_ref().map_or_else(|| host.clone(), |nic| format!("{host}/{nic}"))
+    let gpu = Some(&end.memory).filter(|memory| memory.starts_with("GPU") && *memory != "GPUs");
+    end.nic.as_ref().or(gpu).map_or_else(|| host.clone(), |part| format!("{host}/{part}"))
 }
 
 pub(super) fn transport(transport: Transport) -> &'static str {
     match transport {
         Transport::Tcp => "TCP",
         Transport::Verbs => "verbs",
+        Transport::Nccl => "NCCL",
     }
 }
 

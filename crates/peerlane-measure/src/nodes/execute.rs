@@ -68,7 +68,7 @@ impl Execution<'_> {
         let lost: HashMap<usize, &str> = self.network.lost().iter().map(|l| (l.node, l.why.as_str())).collect();
         let mut cells = Vec::new();
         steps.retain(|step| {
-            let gone = [step.from.node, step.to.node].into_iter().find_map(|node| Some((node, *lost.get(&node)?)));
+            let gone = step.nodes().find_map(|node| Some((node, *lost.get(&node)?)));
             let Some((node, why)) = gone else { return true };
             let host = self.network.nodes().get(node).map_or("?", |n| n.host.as_str());
             let failure = crate::measure::Failure::new(FlagKind::Failed, format!("{host} is lost: {why}"));
@@ -77,13 +77,14 @@ impl Execution<'_> {
         });
         if !steps.is_empty() {
             let used = self.network.now().seconds() - self.began;
-            if used + self.plan.method.patience.seconds() > self.plan.bound.seconds() {
+            let method = self.plan.method_of(&steps);
+            if used + method.patience.seconds() > self.plan.bound.seconds() {
                 return false;
             }
             if !(self.report)(Event::Round(index, self.total)) {
                 return false;
             }
-            let mut answers = self.network.round(&steps, &self.plan.method).into_iter();
+            let mut answers = self.network.round(&steps, &method).into_iter();
             for step in steps {
                 let answer = answers.next().unwrap_or_else(|| {
                     Err(crate::measure::Failure::new(FlagKind::Failed, "the network gave no answer to this step"))
@@ -125,6 +126,7 @@ impl Execution<'_> {
             let step = &cell.step;
             step.transport == transport
                 && step.probe != Probe::Latency
+                && !step.is_among_many()
                 && places.contains_key(&step.from)
                 && places.contains_key(&step.to)
         };
@@ -176,7 +178,10 @@ impl Execution<'_> {
                 pairs.extend([(suspect, proven[at]), (proven[at], suspect)]);
             }
         }
-        // a loopback is a pair of one end with itself
+        // a loopback is a pair of one end with itself, and what is measured both ways at once a pair of either order
+        if transport == Transport::Nccl {
+            pairs = pairs.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a.min(b), a.max(b))).collect();
+        }
         let mut known = HashSet::new();
         pairs.retain(|pair| known.insert(*pair));
         let rounds = packed(pairs).into_iter().take(super::schedule::AGAIN);

@@ -81,8 +81,12 @@ impl Cell {
         self.estimate.filter(|_| !self.flags.iter().any(|flag| flag.kind.voids())).map(|e| e.value)
     }
 
-    /// Its value to compare, with the names of switches on its path where they are known.
+    /// Its value to compare, with the names of switches on its path where they are known; none of an all-reduce, which is
+    /// of many paths.
     pub fn compared(&self, expected: Option<f64>, through: Vec<String>) -> Option<Compared<'_>> {
+        if self.step.is_among_many() {
+            return None;
+        }
         let (value, Estimate { low, high, .. }) = (self.value()?, self.estimate?);
         Some(Compared { step: &self.step, value, expected, width: (high - low) / 2.0 / value, through })
     }
@@ -217,7 +221,7 @@ impl NodesRun {
             return Err(RunError::Schema(run.schema));
         }
         let nodes = run.nodes.len();
-        let unknown = run.cells.iter().flat_map(|c| [c.step.from.node, c.step.to.node]).find(|node| *node >= nodes);
+        let unknown = run.cells.iter().flat_map(|c| c.step.nodes()).find(|node| *node >= nodes);
         if let Some(node) = unknown.or(run.lost.iter().map(|lost| lost.node).find(|node| *node >= nodes)) {
             return Err(RunError::Machine(format!("there is a value of node {node}, and there are {nodes} nodes")));
         }

@@ -19,8 +19,20 @@ const SMALL: Bytes = Bytes(8);
 /// Streams of TCP, since one is bound by a core.
 const STREAMS: u32 = 4;
 
+/// A message of NCCL's: as long as what applications exchange, and as nccl-tests' usual range ends.
+const NCCL_PAIR: Bytes = Bytes::from_mib(64);
+
+/// What an all-reduce adds up: long enough that its steps around many nodes count little.
+const NCCL_ALL: Bytes = Bytes::from_mib(256);
+
 /// What a round takes besides its samples: the orders to the agents, connecting, verifying.
 const SETTING_UP: Seconds = Seconds::new(0.3);
+
+/// The same of NCCL, whose ranks look for their network anew in each round.
+const NCCL_SETTING_UP: Seconds = Seconds::new(1.5);
+
+/// By how much NCCL's samples are longer, since its messages are; and its patience.
+const NCCL_LONGER: f64 = 4.0;
 
 /// The most rounds in which suspects are measured again, of each rail.
 pub(super) const AGAIN: usize = 8;
@@ -40,8 +52,8 @@ const SHORTEST: Seconds = Seconds::new(0.02);
 /// What is requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// Only this transport; all that the nodes have where it is absent.
-    pub transport: Option<Transport>,
+    /// Only these transports; all that the nodes have where there are none.
+    pub transports: Vec<Transport>,
     /// Every pair, both ways.
     pub all_pairs: bool,
     /// The most time for everything.
@@ -59,8 +71,11 @@ pub enum NodePlanError {
     /// No two nodes have NICs for verbs.
     #[error("no two nodes have a NIC that verbs can open{0}; use --transport tcp")]
     NoVerbs(String),
+    /// No two nodes have GPUs and NCCL.
+    #[error("no two nodes have a GPU and NCCL{0}; use --transport tcp")]
+    NoNccl(String),
     /// The budget is too short.
-    #[error("{rounds} rounds take at least {least:.0} s; allow that with --budget, or leave out --all-pairs", least = .least.seconds())]
+    #[error("{rounds} rounds take at least {least:.0} s; allow that with --budget, or measure less, with one --transport or without --all-pairs", least = .least.seconds())]
     Budget {
         /// Rounds.
         rounds: usize,
@@ -78,12 +93,26 @@ pub struct NodePlan {
     pub all_pairs: bool,
     /// How each round is measured.
     pub method: Method,
+    /// How rounds of NCCL are measured, which take longer, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl: Option<LongerRounds>,
     /// Rounds, but for those in which suspects are measured again.
     pub rounds: usize,
     /// The most rounds in which suspects are measured again.
     pub again: usize,
     /// The longest that all of it takes, whatever happens.
     pub bound: Seconds,
+}
+
+/// Rounds that take longer than others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LongerRounds {
+    /// How many, of all rounds.
+    pub rounds: usize,
+    /// The most of those in which suspects are measured again.
+    pub again: usize,
+    /// How they are measured.
+    pub method: Method,
 }
 
 impl NodePlan {
@@ -96,60 +125,121 @@ impl NodePlan {
             return Err(NodePlanError::TooFew(nodes.len()));
         }
         let joins = |transport: &Transport| rails(nodes, *transport).iter().any(|rail| rail.len() > 1);
-        let of_both = [Transport::Tcp, Transport::Verbs].into_iter();
+        let is_wanted = |t: &Transport| wanted.transports.is_empty() || wanted.transports.contains(t);
         let transports: Vec<Transport> =
-            of_both.filter(|t| wanted.transport.is_none_or(|only| only == *t) && joins(t)).collect();
+            Transport::ALL.into_iter().filter(|t| is_wanted(t) && joins(t)).collect();
         if transports.is_empty() {
-            let why = nodes.iter().flat_map(|node| &node.notes).next();
-            return Err(NodePlanError::NoVerbs(why.map_or_else(String::new, |why| format!(" ({why})"))));
+            let nccl = wanted.transports.contains(&Transport::Nccl);
+            let of_it = |note: &&String| nccl == (note.contains("GPU") || note.contains("NCCL") || note.contains("CUDA"));
+            let why = nodes.iter().flat_map(|node| &node.notes).find(of_it);
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(if nccl { NodePlanError::NoNccl(why) } else { NodePlanError::NoVerbs(why) });
         }
         let all_pairs = wanted.all_pairs || nodes.len() <= FEW;
         let unbounded = Seconds::new(0.0);
-        let mut plan = NodePlan { transports, all_pairs, method, rounds: 0, again: 0, bound: unbounded };
-        plan.rounds = plan.rounds_of(nodes).len();
+        let mut plan = NodePlan { transports, all_pairs, method, nccl: None, rounds: 0, again: 0, bound: unbounded };
+        let rounds = plan.rounds_of(nodes);
+        plan.rounds = rounds.len();
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
-        plan.method.patience = wanted.patience.unwrap_or(method.patience);
-        // a round begins only where there is time for it to hang
-        let hung = |plan: &NodePlan| (1.0 + LOSSES) * plan.method.patience.seconds();
+        let usual = wanted.patience.unwrap_or(method.patience);
+        plan.nccl = plan.transports.contains(&Transport::Nccl).then(|| LongerRounds {
+            rounds: rounds.iter().filter(|steps| is_nccl(steps)).count(),
+            again: AGAIN,
+            method,
+        });
+        plan.set(method.time, usual);
         let Some(budget) = wanted.budget else {
-            plan.bound = Seconds::new((plan.rounds + plan.again) as f64 * plan.round_time() + hung(&plan));
+            plan.bound = Seconds::new(plan.all() + plan.hung());
             return Ok(plan);
         };
-        let rounds = (plan.rounds + plan.again) as f64;
         if wanted.patience.is_none() {
-            let left = (budget.seconds() - rounds * plan.round_time()) / (1.0 + LOSSES);
-            let usual = method.patience.seconds();
-            let short = usual.min(WAITING * budget.seconds() / (1.0 + LOSSES));
-            plan.method.patience = Seconds::new(if left > usual { left.min(LONGEST_PATIENCE) } else { short });
+            // a round begins only where there is time for it to hang
+            let of_hung = plan.hung() / usual.seconds();
+            let left = (budget.seconds() - plan.all()) / of_hung;
+            let short = usual.seconds().min(WAITING * budget.seconds() / of_hung);
+            let patience = if left > usual.seconds() { left.min(LONGEST_PATIENCE) } else { short };
+            plan.set(method.time, Seconds::new(patience));
         }
-        let each = (budget.seconds() - hung(&plan)) / rounds - SETTING_UP.seconds();
+        let (weight, setting_up) = (plan.weight(), plan.setting_up());
+        let each = (budget.seconds() - plan.hung() - setting_up) / weight;
         if each < SHORTEST.seconds() {
-            let least = rounds * (SHORTEST.seconds() + SETTING_UP.seconds());
-            let least = wanted.patience.map_or(least / (1.0 - WAITING), |_| least + hung(&plan));
+            let least = weight * SHORTEST.seconds() + setting_up;
+            let least = wanted.patience.map_or(least / (1.0 - WAITING), |_| least + plan.hung());
             return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
         }
-        plan.method.time = Seconds::new(method.time.seconds().min(each));
+        plan.set(Seconds::new(method.time.seconds().min(each)), plan.method.patience);
         // all of it: what is left over is for rounds that take longer than they usually do
         plan.bound = budget;
         Ok(plan)
     }
 
+    /// Sets the time and patience of rounds, and of NCCL's by how much they are longer.
+    fn set(&mut self, time: Seconds, patience: Seconds) {
+        (self.method.time, self.method.patience) = (time, patience);
+        if let Some(LongerRounds { method, .. }) = &mut self.nccl {
+            method.time = Seconds::new(NCCL_LONGER * time.seconds());
+            let most = LONGEST_PATIENCE.max(patience.seconds());
+            method.patience = Seconds::new((NCCL_LONGER * patience.seconds()).min(most));
+        }
+    }
+
+    /// How a round with these steps is measured.
+    pub fn method_of(&self, steps: &[Step]) -> Method {
+        self.nccl.filter(|_| is_nccl(steps)).map_or(self.method, |nccl| nccl.method)
+    }
+
+    /// The time that hung rounds may take.
+    fn hung(&self) -> f64 {
+        let longest = self.nccl.map_or(self.method, |nccl| nccl.method);
+        (1.0 + LOSSES) * longest.patience.seconds()
+    }
+
+    /// Rounds, suspects' included where `again`: those of NCCL, and the others.
+    fn counts(&self, again: bool) -> (f64, f64) {
+        let of = |rounds: usize, more: usize| (rounds + if again { more } else { 0 }) as f64;
+        let nccl = self.nccl.map_or(0.0, |nccl| of(nccl.rounds, nccl.again));
+        (nccl, of(self.rounds, self.again) - nccl)
+    }
+
+    /// What all rounds take for each second of samples of a round that is not NCCL's.
+    fn weight(&self) -> f64 {
+        let (nccl, others) = self.counts(true);
+        NCCL_LONGER * nccl + others
+    }
+
+    /// What all rounds take besides their samples.
+    fn setting_up(&self) -> f64 {
+        let (nccl, others) = self.counts(true);
+        NCCL_SETTING_UP.seconds() * nccl + SETTING_UP.seconds() * others
+    }
+
+    /// How long all rounds take where none hangs.
+    fn all(&self) -> f64 {
+        self.weight() * self.method.time.seconds() + self.setting_up()
+    }
+
     /// How long it takes where no part is suspected.
     pub fn usual(&self) -> Seconds {
-        Seconds::new(self.rounds as f64 * self.round_time())
+        let (nccl, others) = self.counts(false);
+        let time = self.method.time.seconds();
+        let each = |longer: f64, setting_up: Seconds| longer * time + setting_up.seconds();
+        Seconds::new(nccl * each(NCCL_LONGER, NCCL_SETTING_UP) + others * each(1.0, SETTING_UP))
     }
 
-    fn round_time(&self) -> f64 {
-        self.method.time.seconds() + SETTING_UP.seconds()
-    }
-
-    /// The rounds for the nodes that the plan was made for: of each transport and rail loopback, latency, rate.
+    /// The rounds for the nodes that the plan was made for: of each transport and rail loopback, latency, rate. Of NCCL
+    /// pairs, then all-reduces among the first 2, 4, 8 … nodes and among all.
     pub fn rounds_of(&self, nodes: &[Node]) -> Vec<Vec<Step>> {
         let mut rounds = Vec::new();
         for &transport in &self.transports {
             for rail in rails(nodes, transport) {
-                rounds.push(rail.iter().map(|end| step(transport, false, end, end)).collect());
                 let pairings = if self.all_pairs { tournament(rail.len()) } else { shifts(rail.len()) };
+                if transport == Transport::Nccl {
+                    let pair = |(a, b): &(usize, usize)| step(transport, false, &rail[*a], &rail[*b]);
+                    rounds.extend(once(&pairings).iter().map(|pairs| pairs.iter().map(pair).collect()));
+                    rounds.extend(grown(rail.len()).map(|count| vec![all_reduce(nodes, &rail[..count])]));
+                    continue;
+                }
+                rounds.push(rail.iter().map(|end| step(transport, false, end, end)).collect());
                 let steps = |latency: bool, pairs: &Round| {
                     pairs.iter().map(|(a, b)| step(transport, latency, &rail[*a], &rail[*b])).collect::<Vec<_>>()
                 };
@@ -175,11 +265,49 @@ fn once(rounds: &[Round]) -> Vec<Round> {
     rounds.filter(|round: &Round| !round.is_empty()).collect()
 }
 
-/// The ends that measure each other: of TCP all nodes, of verbs each node's first NIC, second NIC and so on.
+/// 2, 4, 8 and so on, and the number itself.
+fn grown(all: usize) -> impl Iterator<Item = usize> {
+    let doubled = std::iter::successors(Some(2), |n: &usize| n.checked_mul(2));
+    doubled.take_while(move |n| *n < all).chain((all > 1).then_some(all))
+}
+
+/// The all-reduce among all GPUs of these ends' nodes.
+fn all_reduce(nodes: &[Node], ends: &[End]) -> Step {
+    let end = |node| End { node, nic: None, memory: "GPUs".to_owned() };
+    let all: Vec<usize> = ends.iter().map(|end| end.node).collect();
+    let gpus: usize = all.iter().filter_map(|node| nodes.get(*node)).map(|node| node.gpus.len()).sum();
+    let (first, last) = (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0));
+    Step {
+        from: end(first),
+        to: end(last),
+        transport: Transport::Nccl,
+        probe: Probe::AllReduce,
+        size: NCCL_ALL,
+        queue_pairs: u32::try_from(gpus).unwrap_or(u32::MAX),
+        between: all.get(1..all.len().saturating_sub(1)).unwrap_or_default().to_vec(),
+    }
+}
+
+fn is_nccl(steps: &[Step]) -> bool {
+    steps.first().is_some_and(|step| step.transport == Transport::Nccl)
+}
+
+/// The ends that measure each other: of TCP all nodes, of verbs each node's first NIC, second NIC and so on, of NCCL each
+/// node's first GPU.
 pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
     let indexed = || nodes.iter().enumerate();
-    if transport == Transport::Tcp {
-        return vec![indexed().map(|(node, _)| End { node, nic: None, memory: "host".to_owned() }).collect()];
+    match transport {
+        Transport::Tcp => {
+            return vec![indexed().map(|(node, _)| End { node, nic: None, memory: "host".to_owned() }).collect()];
+        }
+        Transport::Nccl => {
+            let end = |(node, of): (usize, &Node)| {
+                let gpu = of.gpus.first().filter(|_| of.nccl.is_some())?;
+                Some(End { node, nic: None, memory: gpu.name.clone() })
+            };
+            return vec![indexed().filter_map(end).collect()];
+        }
+        Transport::Verbs => {}
     }
     let most = nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
     let rail = |rail: usize| {
@@ -198,14 +326,19 @@ pub(super) fn step(transport: Transport, latency: bool, from: &End, to: &End) ->
         (true, _) => (Probe::Latency, SMALL),
         (false, Transport::Tcp) => (Probe::Send, LARGE),
         (false, Transport::Verbs) => (Probe::Write, LARGE),
+        (false, Transport::Nccl) => (Probe::SendReceive, NCCL_PAIR),
     };
-    let queue_pairs = if transport == Transport::Tcp && !latency { STREAMS } else { 1 };
-    Step { from: from.clone(), to: to.clone(), transport, probe, size, queue_pairs }
+    let queue_pairs = match transport {
+        Transport::Nccl => 2,
+        Transport::Tcp if !latency => STREAMS,
+        Transport::Tcp | Transport::Verbs => 1,
+    };
+    Step { from: from.clone(), to: to.clone(), transport, probe, size, queue_pairs, between: Vec::new() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Nic;
+    use super::super::{Nic, NodeGpu};
     use super::*;
     use std::collections::{BTreeSet, HashSet};
 
@@ -214,8 +347,7 @@ mod tests {
         Node {
             host: format!("node{host}"),
             nics: (0..nics).map(nic).collect(),
-            evidence: Vec::new(),
-            notes: Vec::new(),
+            ..Node::default()
         }
     }
 
@@ -264,8 +396,7 @@ mod tests {
             let plan = of(budget).unwrap();
             assert_eq!(plan.bound.seconds(), budget, "{plan:?}");
             assert!(plan.method.patience.seconds() > plan.method.time.seconds());
-            let all = (plan.rounds + plan.again) as f64 * plan.round_time();
-            assert!(all + (1.0 + LOSSES) * plan.method.patience.seconds() <= budget + 1e-9, "{plan:?}");
+            assert!(plan.all() + plan.hung() <= budget + 1e-9, "{plan:?}");
         }
         // what a slow machine needs: the same samples, and the rest of the budget to take them
         let (long, usual) = (of(1000.0).unwrap().method, usual.method);
@@ -276,8 +407,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_in_words() {
-        let of = |nodes: &[Node], transport| {
-            let wanted = Wanted { transport, ..Wanted::default() };
+        let of = |nodes: &[Node], transport: Option<Transport>| {
+            let wanted = Wanted { transports: transport.into_iter().collect(), ..Wanted::default() };
             NodePlan::of(nodes, &wanted, Method::default()).map(|plan| plan.transports).map_err(|e| e.to_string())
         };
         let lone = "measuring between nodes needs two nodes or more, and there is 1";
@@ -288,5 +419,39 @@ mod tests {
         assert_eq!(of(&without, Some(Transport::Verbs)).unwrap_err(), why);
         assert_eq!(of(&without, None), Ok(vec![Transport::Tcp]));
         assert_eq!(of(&nodes(&[1, 1]), None), Ok(vec![Transport::Tcp, Transport::Verbs]));
+    }
+
+    #[test]
+    fn nccl_joins_the_gpus_of_nodes_that_have_both() {
+        let gpu = |n| NodeGpu { name: format!("GPU{n}"), product: "NVIDIA H200".to_owned() };
+        let nccl = |count| Node {
+            gpus: (0..count).map(gpu).collect(),
+            nccl: Some("2.28.3".to_owned()),
+            ..node(0, 0)
+        };
+        let mut nodes: Vec<Node> = (0..6).map(|_| nccl(2)).collect();
+        nodes[3].gpus.clear();
+        nodes[4].nccl = None;
+        let wanted = Wanted { transports: vec![Transport::Nccl], ..Wanted::default() };
+        let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
+        let rounds = plan.rounds_of(&nodes);
+        assert_eq!((plan.rounds, plan.nccl.unwrap().rounds), (rounds.len(), rounds.len()));
+        let steps = rounds.concat();
+        let pairs: Vec<&Step> = steps.iter().filter(|s| s.probe == Probe::SendReceive).collect();
+        assert_eq!(pairs.len(), 6, "every pair of nodes 0, 1, 2 and 5 once");
+        let all: Vec<&Step> = steps.iter().filter(|s| s.probe == Probe::AllReduce).collect();
+        let nodes_of: Vec<Vec<usize>> = all.iter().map(|s| s.nodes().collect()).collect();
+        assert_eq!(nodes_of, [vec![0, 1], vec![0, 1, 2, 5]]);
+        assert_eq!(all.iter().map(|s| s.queue_pairs).collect::<Vec<_>>(), [4, 8]);
+        assert!((all[1].algorithm_share() - 8.0 / 14.0).abs() < 1e-12);
+        // with a budget NCCL's rounds are shorter in the same proportion
+        for budget in [80.0, 200.0] {
+            let wanted = Wanted { budget: Some(Seconds::new(budget)), ..Wanted::default() };
+            let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
+            assert!(plan.all() + plan.hung() <= budget + 1e-9, "{plan:?}");
+            assert_eq!(plan.method_of(&all.iter().map(|s| (*s).clone()).collect::<Vec<_>>()), plan.nccl.unwrap().method);
+        }
+        let refused = NodePlan::of(&nodes[3..5], &wanted, Method::default()).unwrap_err().to_string();
+        assert_eq!(refused, "no two nodes have a GPU and NCCL; use --transport tcp");
     }
 }

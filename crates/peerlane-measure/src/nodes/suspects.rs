@@ -225,11 +225,10 @@ mod tests {
         let node = |n| Node {
             host: format!("node{n}"),
             nics: (0..nics).map(nic).collect(),
-            evidence: Vec::new(),
-            notes: Vec::new(),
+            ..Node::default()
         };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
-        let wanted = Wanted { transport: Some(Transport::Verbs), all_pairs, budget: None, patience: None };
+        let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, budget: None, patience: None };
         let rounds = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();
         rounds.into_iter().filter(|step| step.probe == Probe::Write).collect()
     }

@@ -14,6 +14,7 @@ use peerlane_measure::run::FlagKind;
 
 use super::{Transports, say};
 use crate::message::{ToAgent, ToHead};
+use crate::transport::Part;
 use crate::wire::Sender;
 
 /// What the thread of a step is told.
@@ -45,7 +46,7 @@ impl Steps {
     /// Passes a message of the head on to the thread of its step.
     pub(super) fn take(&mut self, message: ToAgent) {
         match message {
-            ToAgent::Prepare { id, step, active, patience } => self.prepare(id, *step, active, patience),
+            ToAgent::Prepare { id, step, part } => self.prepare(id, *step, part),
             ToAgent::Connect { id, peer } => self.order(id, Order::Connect(peer)),
             ToAgent::Run { id, samples, time } => self.order(id, Order::Run { samples, time }),
             ToAgent::Finish { id, verify } => {
@@ -61,7 +62,7 @@ impl Steps {
         }
     }
 
-    fn prepare(&mut self, id: u64, step: Step, active: bool, patience: Seconds) {
+    fn prepare(&mut self, id: u64, step: Step, part: Part) {
         let (orders, given) = mpsc::channel();
         let over = Arc::new(AtomicBool::new(false));
         self.open.insert(id, Open { orders, over: Arc::clone(&over) });
@@ -73,7 +74,7 @@ impl Steps {
                     // a head that is gone ends this process from the thread that listens to it
                     let _ = say(&head, &message);
                 };
-                let work = Work { id, step: &step, active, patience, over: &over, given: &given };
+                let work = Work { id, step: &step, part, over: &over, given: &given };
                 if let Err(failure) = work.run(&transports, &mut answer) {
                     answer(ToHead::failed(id, failure));
                 }
@@ -110,8 +111,7 @@ impl Drop for Steps {
 struct Work<'a> {
     id: u64,
     step: &'a Step,
-    active: bool,
-    patience: Seconds,
+    part: Part,
     over: &'a AtomicBool,
     given: &'a Receiver<Order>,
 }
@@ -120,7 +120,7 @@ impl Work<'_> {
     /// Follows the head's orders to the end. Returns early where the head gave the step up.
     fn run(&self, transports: &Transports, answer: &mut dyn FnMut(ToHead)) -> Result<(), Failure> {
         let id = self.id;
-        let mut side = transports.side(self.step, self.active, self.patience)?;
+        let mut side = transports.side(self.step, self.part)?;
         answer(ToHead::Prepared { id, address: side.address() });
         while let Some(order) = self.next()? {
             match order {
@@ -128,7 +128,7 @@ impl Work<'_> {
                     side.connect(&peer)?;
                     answer(ToHead::Connected { id });
                 }
-                Order::Run { samples, time } if self.active => {
+                Order::Run { samples, time } if self.part.active => {
                     let values = side.sample(samples, time)?;
                     answer(ToHead::Sampled { id, values });
                 }
@@ -146,7 +146,7 @@ impl Work<'_> {
 
     /// The next order; none where the head gave the step up.
     fn next(&self) -> Result<Option<Order>, Failure> {
-        match self.given.recv_timeout(Duration::from_secs_f64(2.0 * self.patience.seconds().clamp(0.1, 3600.0))) {
+        match self.given.recv_timeout(Duration::from_secs_f64(2.0 * self.part.patience.seconds().clamp(0.1, 3600.0))) {
             Ok(order) => Ok(Some(order)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
             Err(RecvTimeoutError::Timeout) => Err(Failure::new(FlagKind::Hung, "the head gave no further order")),

@@ -107,7 +107,7 @@ impl Agents {
 
     /// Why a step with a lost node has no value.
     pub(super) fn why_lost(&self, step: &Step) -> Option<String> {
-        let lost = self.lost.iter().find(|lost| lost.node == step.from.node || lost.node == step.to.node)?;
+        let lost = self.lost.iter().find(|lost| step.nodes().any(|node| node == lost.node))?;
         Some(format!("{} was lost: {}", self.nodes[lost.node].host, lost.why))
     }
 }

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Method, Probe, Samples, Step};
+use peerlane_measure::nodes::{Method, Node, Probe, Samples, Step};
 use peerlane_measure::run::FlagKind;
 
 use super::{Agents, Event};
 use crate::LOST;
 use crate::message::{ToAgent, ToHead};
+use crate::transport::Part;
 
 /// Share of the patience in which a side must connect, answer its partner, or compare; the head waits longer, so that it hears why
 /// a side failed.
@@ -28,9 +29,11 @@ const SAMPLED: f64 = 0.8;
 /// How often silence is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The two sides of a step.
+/// The side of a step that takes the samples; the others follow it.
 const ACTIVE: usize = 0;
-const PASSIVE: usize = 1;
+
+/// Names in a sentence.
+const FEW: usize = 3;
 
 /// Where a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ impl Stage {
 struct Side {
     node: usize,
     id: u64,
+    /// Ranks of NCCL here.
+    ranks: usize,
     /// Whether data arrives here.
     receives: bool,
     address: Option<String>,
@@ -68,24 +73,31 @@ struct Side {
 /// A step under way.
 struct Course {
     stage: Stage,
-    sides: [Side; 2],
+    sides: Vec<Side>,
     values: Vec<f64>,
     failure: Option<Failure>,
 }
 
 impl Course {
-    fn new(step: &Step, id: u64) -> Self {
+    fn new(step: &Step, id: u64, nodes: &[Node]) -> Self {
         // a read is driven by the one that gets the data
-        let (active, passive) = if step.probe == Probe::Read { (&step.to, &step.from) } else { (&step.from, &step.to) };
-        let both = step.probe.is_both_ways();
-        let side = |node, id, receives| Side { node, id, receives, address: None, connected: false, verdict: None };
         let read = step.probe == Probe::Read;
-        Course {
-            stage: Stage::Preparing,
-            sides: [side(active.node, id, both || read), side(passive.node, id + 1, both || !read)],
-            values: Vec::new(),
-            failure: None,
+        let mut order: Vec<usize> = step.nodes().collect();
+        if read {
+            order.reverse();
         }
+        let both = step.probe.is_both_ways();
+        let side = |(place, node): (usize, usize)| Side {
+            node,
+            id: id + place as u64,
+            ranks: if step.is_among_many() { nodes.get(node).map_or(0, |node| node.gpus.len()) } else { 1 },
+            receives: both || read == (place == ACTIVE),
+            address: None,
+            connected: false,
+            verdict: None,
+        };
+        let sides = order.into_iter().enumerate().map(side).collect();
+        Course { stage: Stage::Preparing, sides, values: Vec::new(), failure: None }
     }
 
     fn is_done(&self) -> bool {
@@ -116,11 +128,14 @@ impl Course {
             }
             (Stage::Preparing, ToHead::Prepared { address, .. }) => {
                 self.sides[side].address = Some(address);
-                if let [Some(active), Some(passive)] = self.sides.each_ref().map(|side| side.address.clone()) {
+                let addresses: Option<Vec<String>> = self.sides.iter().map(|side| side.address.clone()).collect();
+                if let Some([active, next, ..]) = addresses.as_deref() {
                     self.stage = Stage::Connecting;
-                    let [one, other] = self.sides.each_ref().map(|side| (side.node, side.id));
-                    agents.tell(other.0, &ToAgent::Connect { id: other.1, peer: active });
-                    agents.tell(one.0, &ToAgent::Connect { id: one.1, peer: passive });
+                    // those that wait first
+                    for (place, side) in self.sides.iter().enumerate().rev() {
+                        let peer = if place == ACTIVE { next } else { active };
+                        agents.tell(side.node, &ToAgent::Connect { id: side.id, peer: peer.clone() });
+                    }
                 }
             }
             (Stage::Connecting, ToHead::Connected { .. }) => {
@@ -151,7 +166,7 @@ impl Course {
         self.stage = Stage::Sampling;
         let time = Seconds::new(method.time.seconds() / method.samples.max(1) as f64);
         // the one that serves first
-        for side in [&self.sides[PASSIVE], &self.sides[ACTIVE]] {
+        for side in self.sides.iter().rev() {
             agents.tell(side.node, &ToAgent::Run { id: side.id, samples: method.samples, time });
         }
     }
@@ -179,16 +194,18 @@ pub(super) fn run(agents: &mut Agents, steps: &[Step], method: &Method) -> Vec<R
     let mut places = HashMap::new();
     take_news(agents);
     for (index, step) in steps.iter().enumerate() {
-        let mut course = Course::new(step, agents.next);
-        agents.next += 2;
+        let mut course = Course::new(step, agents.next, &agents.nodes);
+        agents.next += course.sides.len() as u64;
         if let Some(why) = agents.why_lost(step) {
             course.end(agents, Some(Failure::new(FlagKind::Failed, why)));
         }
         let patience = Seconds::new(SIDE * method.patience.seconds());
+        let mut first_rank = 0;
         for (number, side) in course.sides.iter().enumerate().filter(|_| !course.is_done()) {
             places.insert(side.id, (index, number));
-            let active = number == ACTIVE;
-            agents.tell(side.node, &ToAgent::Prepare { id: side.id, step: Box::new(step.clone()), active, patience });
+            let part = Part { active: number == ACTIVE, patience, first_rank, ranks: side.ranks };
+            first_rank += side.ranks;
+            agents.tell(side.node, &ToAgent::Prepare { id: side.id, step: Box::new(step.clone()), part });
         }
         courses.push(course);
     }
@@ -262,7 +279,7 @@ fn take_news(agents: &mut Agents) {
 /// Ends the steps of nodes that were lost.
 fn end_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step]) {
     let open = courses.iter().filter(|course| !course.is_done());
-    let nodes: Vec<usize> = open.flat_map(|course| course.sides.each_ref().map(|side| side.node)).collect();
+    let nodes: Vec<usize> = open.flat_map(|course| course.sides.iter().map(|side| side.node)).collect();
     agents.lose_silent(&nodes);
     for (course, step) in courses.iter_mut().zip(steps).filter(|(course, _)| !course.is_done()) {
         if let Some(why) = agents.why_lost(step) {
@@ -274,9 +291,13 @@ fn end_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step]) {
 /// Ends the steps that took too long.
 fn end_late(agents: &mut Agents, courses: &mut [Course], passed: Duration, late: impl Fn(&Course) -> bool) {
     for course in courses.iter_mut().filter(|course| late(course)) {
-        let hosts = course.sides.each_ref().map(|side| agents.nodes[side.node].host.as_str());
+        let hosts: Vec<&str> = course.sides.iter().map(|side| agents.nodes[side.node].host.as_str()).collect();
+        let hosts = match hosts.as_slice() {
+            [first @ .., last] if first.len() < FEW => format!("{} and {last}", first.join(", ")),
+            many => format!("{} and {} more", many[..FEW].join(", "), many.len() - FEW),
+        };
         let stage = course.stage.words();
-        let why = format!("{} and {}: still {stage} after {:.1} s", hosts[0], hosts[1], passed.as_secs_f64());
+        let why = format!("{hosts}: still {stage} after {:.1} s", passed.as_secs_f64());
         course.end(agents, Some(Failure::new(FlagKind::Hung, why)));
     }
 }
@@ -285,7 +306,7 @@ fn end_late(agents: &mut Agents, courses: &mut [Course], passed: Duration, late:
 fn blame_the_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step]) {
     let ended = Instant::now();
     let failed = |course: &&Course| course.failure.as_ref().is_some_and(|f| f.kind != FlagKind::NotApplicable);
-    let nodes = courses.iter().filter(failed).flat_map(|course| course.sides.each_ref().map(|side| side.node));
+    let nodes = courses.iter().filter(failed).flat_map(|course| course.sides.iter().map(|side| side.node));
     let nodes: Vec<usize> = nodes.collect();
     let unheard =
         |agents: &Agents| nodes.iter().any(|&node| !agents.is_lost(node) && agents.links[node].heard() < ended);

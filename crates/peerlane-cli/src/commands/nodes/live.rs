@@ -4,11 +4,13 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::nodes::{Method, Network, Node, NodePlan, NodesRun, Wanted};
 use peerlane::one_line::{one_line, shown};
+use peerlane_net::gpu::{Found, GpuSides};
 use peerlane_net::launcher::{Given, HostPort, Place};
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
@@ -92,12 +94,20 @@ fn join(
     secret: &Secret,
     heads: &dyn Fn() -> Vec<HostPort>,
 ) -> Result<(), peerlane_net::Error> {
-    let node = (place.local_rank == 0).then(describe);
-    take_part(Join { secret, rank: place.rank, size: place.size, node, heads, ports: place.ports(), wait })
+    let (node, gpus) = match place.local_rank {
+        0 => {
+            let (node, gpus) = describe();
+            (Some(node), gpus)
+        }
+        _ => (None, None),
+    };
+    take_part(Join { secret, rank: place.rank, size: place.size, node, gpus, heads, ports: place.ports(), wait })
 }
 
-/// What this node reports.
-fn describe() -> Node {
+/// What this node reports, and its GPUs.
+fn describe() -> (Node, Option<Arc<GpuSides>>) {
+    // beside what follows, since a driver takes its time
+    let gpus = thread::spawn(GpuSides::open);
     // several slurmd on one host have a name each
     let name = env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()).or_else(host::system);
     let name = name.unwrap_or_else(|| "localhost".to_owned());
@@ -108,7 +118,10 @@ fn describe() -> Node {
         notes.push(format!("what it printed about itself has {bytes} bytes, and was left out"));
         evidence.clear();
     }
-    Node { host: one_line(&name).into_owned(), nics, evidence, notes }
+    let (sides, found) = gpus.join().map_or_else(|_| (None, Found::default()), |(sides, found)| (Some(sides), found));
+    notes.extend(found.notes);
+    let host = one_line(&name).into_owned();
+    (Node { host, nics, gpus: found.gpus, nccl: found.nccl, evidence, notes }, sides)
 }
 
 /// Where the head is, as it wrote it; nothing while there is no such file.
@@ -195,7 +208,7 @@ fn measure(
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
     let wanted = Wanted {
-        transport: args.between.transport,
+        transports: args.between.transport.into_iter().collect(),
         all_pairs: args.all_pairs,
         budget: args.budget,
         patience: args.patience,

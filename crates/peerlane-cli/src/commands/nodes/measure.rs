@@ -72,8 +72,13 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     let cluster = with_latencies_of_adapters(described.cluster);
     let mut network = SimulatedCluster::new(&cluster, args.faults.clone(), SEED).map_err(refuse)?;
     let target = args.target.as_deref().unwrap_or_default().to_string_lossy().into_owned();
+    if args.between.transport == Some(Transport::Tcp) {
+        return Err(Failure::new("a simulated cluster has no TCP: its transports are verbs and nccl"));
+    }
+    // without GPUs there is no NCCL, which is no error unless it is requested
+    let transports = args.between.transport.map_or_else(|| vec![Transport::Verbs, Transport::Nccl], |one| vec![one]);
     let wanted = Wanted {
-        transport: Some(Transport::Verbs),
+        transports,
         all_pairs: args.all_pairs,
         budget: args.budget,
         patience: args.patience,
@@ -85,8 +90,8 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     let (file, run) = match &args.output {
         Some(path) if args.resume => {
             let (file, earlier) = NodesFile::resume(path)?;
-            if (&earlier.cluster, &earlier.system, earlier.plan.all_pairs)
-                != (&new.cluster, &new.system, new.plan.all_pairs)
+            if (&earlier.cluster, &earlier.system, &earlier.plan.transports, earlier.plan.all_pairs)
+                != (&new.cluster, &new.system, &new.plan.transports, new.plan.all_pairs)
             {
                 let why = "it is a record of another cluster, or with other options";
                 return Err(Failure::new(format!("{}: {why}; measure into another file", shown(path))));
@@ -120,7 +125,8 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
     out.flush()?;
     if !run.complete {
         // a round that could end too late is not begun
-        let over = run.wall.seconds() + run.plan.method.patience.seconds() > run.plan.bound.seconds();
+        let patience = run.plan.nccl.map_or(run.plan.method, |nccl| nccl.method).patience;
+        let over = run.wall.seconds() + patience.seconds() > run.plan.bound.seconds();
         let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
         crate::say(&format!("not all steps are measured{over}{resume}"));

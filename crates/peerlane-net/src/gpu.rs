@@ -1,0 +1,303 @@
+//! GPU memory at an agent's end: sides of steps that need CUDA are in a process of their own, which this one starts, tells what
+//! to do a line at a time, and kills when it hangs. So an agent never loads CUDA, and outlives what a driver does.
+
+mod process;
+mod serve;
+
+use std::io;
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use peerlane_gpu::search;
+use peerlane_machine::units::Seconds;
+use peerlane_measure::measure::{Failure, Verdict};
+use peerlane_measure::nodes::{NodeGpu, Step};
+use peerlane_measure::run::FlagKind;
+use serde::{Deserialize, Serialize};
+
+use crate::message;
+use crate::transport::{Part, Side};
+use process::{Process, Unheard};
+pub use serve::serve_gpus;
+
+/// The hidden command of the program that calls [`serve_gpus`].
+pub const COMMAND: &str = "gpu-sides";
+
+/// How long the driver may take to open all GPUs.
+const OPENING: Duration = Duration::from_secs(40);
+
+/// How long a side may take to let go of a step.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// How long the side that serves may go on after the other one has its samples.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How often a wait looks around.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// By how much the agent waits longer for an answer than the side has for it.
+const LONGER: f64 = 1.2;
+
+/// What the process is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Ask {
+    /// Open the GPUs, and say which there are.
+    Open,
+    Prepare {
+        step: Box<Step>,
+        part: Part,
+    },
+    Connect {
+        peer: String,
+    },
+    Sample {
+        samples: usize,
+        time: Seconds,
+    },
+    Serve,
+    Verify,
+    /// Let go of the step.
+    Leave,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Answer {
+    Opened(Found),
+    Address(String),
+    Done,
+    Values(Vec<f64>),
+    Verdict(message::Verdict),
+    Failed { kind: FlagKind, message: String },
+}
+
+/// What there is to measure with on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// GPUs that CUDA shows and nobody else uses.
+    pub gpus: Vec<NodeGpu>,
+    /// NCCL's version.
+    pub nccl: Option<String>,
+    /// What is missing, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// What is started: this program, or what a test has in its place.
+type Program = dyn Fn() -> io::Result<Command> + Send + Sync;
+
+/// The GPUs of this node, by way of their process.
+pub struct GpuSides {
+    program: Box<Program>,
+    process: Mutex<Option<Process>>,
+    /// Ends the process while somebody waits for its answer.
+    killer: Mutex<Option<process::Killer>>,
+}
+
+impl GpuSides {
+    /// Opens the GPUs of this node. What fails is in the notes.
+    pub fn open() -> (Arc<GpuSides>, Found) {
+        let program = || {
+            let mut command = search::own_command()?;
+            command.arg(COMMAND);
+            Ok(command)
+        };
+        GpuSides::of(Box::new(program))
+    }
+
+    fn of(program: Box<Program>) -> (Arc<GpuSides>, Found) {
+        let sides = Arc::new(GpuSides { program, process: Mutex::default(), killer: Mutex::default() });
+        let found = match sides.lock(OPENING).map(|mut process| sides.running(&mut process).cloned()) {
+            Ok(Ok(found)) => found,
+            Ok(Err(failure)) | Err(failure) => {
+                Found { notes: vec![format!("GPUs: {}", failure.message)], ..Found::default() }
+            }
+        };
+        if found.gpus.is_empty() {
+            sides.end(&mut sides.process.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        (sides, found)
+    }
+
+    /// This node's side of a step.
+    pub(crate) fn side(self: &Arc<Self>, step: &Step, part: Part) -> Result<GpuSide, Failure> {
+        let patience = Duration::from_secs_f64((LONGER * part.patience.seconds()).clamp(0.1, 3600.0));
+        {
+            let mut process = self.lock(patience / 4)?;
+            self.running(&mut process)?;
+        }
+        let mut side = GpuSide { sides: Arc::clone(self), patience, address: String::new() };
+        match side.ask(Ask::Prepare { step: Box::new(step.clone()), part }, patience)? {
+            Answer::Address(address) => side.address = address,
+            other => return Err(unexpected(&other)),
+        }
+        Ok(side)
+    }
+
+    /// The process, once nobody else talks to it: whoever does not let go of it in time loses it.
+    fn lock(&self, patience: Duration) -> Result<MutexGuard<'_, Option<Process>>, Failure> {
+        let began = Instant::now();
+        let mut killed = false;
+        loop {
+            match self.process.try_lock() {
+                Ok(process) => return Ok(process),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if began.elapsed() < patience => {}
+                Err(TryLockError::WouldBlock) if !killed => {
+                    killed = true;
+                    self.kill();
+                }
+                Err(TryLockError::WouldBlock) if began.elapsed() < 2 * patience + LEAVING => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::new(FlagKind::Hung, "an earlier step still holds the GPUs' process"));
+                }
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn kill(&self) {
+        if let Some(killer) = &*self.killer.lock().unwrap_or_else(PoisonError::into_inner) {
+            killer.kill();
+        }
+    }
+
+    /// The process's GPUs; it is started where it does not run.
+    fn running<'p>(&self, process: &'p mut Option<Process>) -> Result<&'p Found, Failure> {
+        if process.as_mut().is_none_or(Process::has_ended) {
+            self.end(process);
+            let failed = |e: io::Error| Failure::new(FlagKind::Failed, format!("cannot start a process: {e}"));
+            let mut started = (self.program)().and_then(Process::start).map_err(failed)?;
+            *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.killer());
+            match started.ask(&Ask::Open, OPENING).map_err(|why| lost(&mut started, &why))? {
+                Answer::Opened(found) => started.found = found,
+                other => return Err(unexpected(&other)),
+            }
+            *process = Some(started);
+        }
+        match process {
+            Some(process) => Ok(&process.found),
+            None => Err(Failure::new(FlagKind::Failed, "there is no process for the GPUs")),
+        }
+    }
+
+    fn end(&self, process: &mut Option<Process>) {
+        *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *process = None;
+    }
+}
+
+/// What became of a process that did not answer.
+fn lost(process: &mut Process, why: &Unheard) -> Failure {
+    match why {
+        Unheard::Silent(patience) => {
+            process.killer().kill();
+            Failure::new(
+                FlagKind::Hung,
+                format!("no answer from the driver or NCCL for {:.1} s; their process was killed", patience.as_secs_f64()),
+            )
+        }
+        Unheard::Ended => Failure::new(FlagKind::Failed, process.epitaph()),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Failure {
+    match answer {
+        Answer::Failed { kind, message } => Failure::new(*kind, message),
+        other => Failure::new(FlagKind::Failed, format!("the GPUs' process answered {other:?}")),
+    }
+}
+
+/// One side of a step, in the GPUs' process.
+pub(crate) struct GpuSide {
+    sides: Arc<GpuSides>,
+    patience: Duration,
+    address: String,
+}
+
+impl GpuSide {
+    fn ask(&self, ask: Ask, patience: Duration) -> Result<Answer, Failure> {
+        let mut held = self.sides.lock(patience)?;
+        let Some(process) = &mut *held else {
+            return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
+        };
+        let answer = process.ask(&ask, patience).map_err(|why| lost(process, &why));
+        self.checked(answer, &mut held)
+    }
+
+    /// After a failure nothing is relied on: the next step gets a new process.
+    fn checked(&self, answer: Result<Answer, Failure>, held: &mut Option<Process>) -> Result<Answer, Failure> {
+        let answer = answer.and_then(|answer| match answer {
+            Answer::Failed { kind, message } => Err(Failure::new(kind, message)),
+            answer => Ok(answer),
+        });
+        if answer.as_ref().is_err_and(|failure| failure.kind != FlagKind::NotApplicable) {
+            self.sides.end(held);
+        }
+        answer
+    }
+}
+
+impl Side for GpuSide {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn connect(&mut self, peer: &str) -> Result<(), Failure> {
+        match self.ask(Ask::Connect { peer: peer.to_owned() }, self.patience)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
+        let wanted = Duration::from_secs_f64((n as f64 * time.seconds()).clamp(0.0, 3600.0));
+        match self.ask(Ask::Sample { samples: n, time }, self.patience + wanted)? {
+            Answer::Values(values) => Ok(values),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn serve(&mut self, until: &dyn Fn() -> bool) -> Result<(), Failure> {
+        let mut held = self.sides.lock(self.patience)?;
+        let Some(process) = &mut *held else {
+            return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
+        };
+        let mut over: Option<Instant> = None;
+        let began = Instant::now();
+        let mut answer = process.tell(&Ask::Serve).and_then(|()| process.hear(LOOK));
+        while let Err(Unheard::Silent(_)) = answer {
+            if over.is_none() && until() {
+                over = Some(Instant::now());
+            }
+            if over.is_some_and(|over| over.elapsed() > GRACE) {
+                answer = Err(Unheard::Silent(began.elapsed()));
+                break;
+            }
+            answer = process.hear(LOOK);
+        }
+        let answer = answer.map_err(|why| lost(process, &why));
+        match self.checked(answer, &mut held)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn verify(&mut self) -> Result<Verdict, Failure> {
+        match self.ask(Ask::Verify, self.patience)? {
+            Answer::Verdict(verdict) => Ok(verdict.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Drop for GpuSide {
+    fn drop(&mut self) {
+        // a process that does not let go is killed by this
+        let _ = self.ask(Ask::Leave, LEAVING);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;
