@@ -27,6 +27,9 @@ impl SpinGlass {
     /// What sides are multiples of: rows of one colour are then read by eight threads or more, four places each.
     pub const STEP: u32 = 64;
 
+    /// The largest side: 893 GB, more than eight GPUs of 2026 hold beside anything else.
+    pub const LARGEST: u32 = 4096;
+
     /// Bytes that a place takes: three single-precision numbers and a byte of couplings.
     pub const PLACE: u64 = 13;
 
@@ -62,8 +65,8 @@ impl SpinGlass {
         if gpus.is_empty() {
             return Some("a lattice needs a GPU".to_owned());
         }
-        if *side == 0 || !side.is_multiple_of(Self::STEP) || *side > 4096 {
-            return Some(format!("a side of {side} is no multiple of {} up to 4096", Self::STEP));
+        if *side == 0 || !side.is_multiple_of(Self::STEP) || *side > Self::LARGEST {
+            return Some(format!("a side of {side} is no multiple of {} up to {}", Self::STEP, Self::LARGEST));
         }
         let shared = *side as usize / gpus.len();
         (shared < 3).then(|| format!("{side} planes among {} GPUs; each needs three", gpus.len()))
@@ -101,6 +104,16 @@ mod tests {
                 assert!(planes.iter().max().unwrap() - planes.iter().min().unwrap() <= 1);
             }
         }
+    }
+
+    #[test]
+    fn places_and_bytes_of_the_largest_lattice_are_more_than_32_bits_hold() {
+        let largest = lattice(8, SpinGlass::LARGEST);
+        assert_eq!(largest.problem(), None);
+        assert_eq!(largest.places(), 1 << 36);
+        assert_eq!(largest.bytes(), Bytes(13 << 36));
+        assert_eq!(largest.message(), Bytes(6 << 24));
+        assert_eq!(largest.slab(7), (3584, 4096));
     }
 
     #[test]
