@@ -91,16 +91,14 @@ impl SpinGlass {
         if let Some(why) = lattice.problem() {
             return Err(Problem::NotApplicable(why));
         }
-        let mut glass = Self::numbered(machine, lattice, 0).map_err(|problem| match problem {
+        let mut glass = Self::made(machine, lattice, false).map_err(|problem| match problem {
             Problem::Cuda(error) if error.is_out_of_memory() => {
                 Problem::NotApplicable(short(machine, lattice).unwrap_or_else(|| error.to_string()))
             }
             other => other,
         })?;
         if lattice.gpus.len() > 1 {
-            let whole = Lattice { gpus: lattice.gpus[..1].to_vec(), ..lattice.clone() };
-            // beside its slabs
-            glass.whole = match Self::numbered(machine, &whole, lattice.gpus.len()) {
+            glass.whole = match Self::made(machine, lattice, true) {
                 Ok(whole) => Some(Box::new(whole)),
                 Err(Problem::Cuda(error)) if error.is_out_of_memory() => None,
                 Err(problem) => return Err(problem),
@@ -120,11 +118,14 @@ impl SpinGlass {
         Ok((glass, lattice.bytes()))
     }
 
-    /// `number` is how many slabs each GPU may have already.
-    fn numbered(machine: &mut Machine, lattice: &Lattice, number: usize) -> Result<Self, Problem> {
+    /// The slabs of a lattice, or the lattice in one piece on the first GPU, beside its slabs.
+    fn made(machine: &mut Machine, lattice: &Lattice, whole: bool) -> Result<Self, Problem> {
+        let gpus = lattice.gpus.iter().enumerate();
         let mut slabs = Vec::new();
-        for (i, name) in lattice.gpus.iter().enumerate() {
-            slabs.push(Slab::new(machine, lattice, name, number + i, lattice.slab(i))?);
+        for (i, name) in gpus.take(if whole { 1 } else { usize::MAX }) {
+            let (number, planes) =
+                if whole { (lattice.gpus.len(), (0, lattice.planes())) } else { (i, lattice.slab(i)) };
+            slabs.push(Slab::new(machine, lattice, name, number, planes)?);
         }
         let direct = lattice.exchange != Exchange::Staged;
         for (a, b) in (0..slabs.len()).map(|i| (i, (i + 1) % slabs.len())) {

@@ -70,7 +70,7 @@ fn machine() -> Machine {
 }
 
 fn lattice(slabs: usize, side: u32, exchange: Exchange, overlap: bool) -> Lattice {
-    Lattice { gpus: vec!["GPU0".to_owned(); slabs], side, exchange, overlap }
+    Lattice { gpus: vec!["GPU0".to_owned(); slabs], side, weak: false, exchange, overlap }
 }
 
 fn prepared(machine: &mut Machine, lattice: &Lattice) -> SpinGlass {
@@ -193,6 +193,20 @@ fn cut_lattices_equal_whole_ones_by_every_exchange() {
                 assert_eq!(glass.verify().unwrap(), [Verdict::Intact], "{lattice}");
             }
         }
+    }
+}
+
+/// Two and three cubes on top of each other.
+#[test]
+#[ignore = "needs a GPU"]
+fn lattices_that_grow_equal_those_in_one_piece() {
+    let mut machine = machine();
+    for (slabs, exchange) in [(2, Exchange::Stores), (3, Exchange::Copies), (3, Exchange::Staged)] {
+        let lattice = Lattice { weak: true, ..lattice(slabs, 128, exchange, true) };
+        let mut glass = prepared(&mut machine, &lattice);
+        assert_eq!(glass.whole.as_ref().unwrap().slabs[0].planes, 128 * slabs as u32);
+        glass.sample(3).unwrap();
+        assert_eq!(glass.verify().unwrap(), [Verdict::Intact], "{lattice}");
     }
 }
 
