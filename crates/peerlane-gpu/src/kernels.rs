@@ -233,7 +233,8 @@ pub const OVER_RELAX: Kernel = Kernel::new(SPIN_GLASS_MODULE, "over_relax", 256,
 /// `draw_spins(own, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: directions of the places of one colour.
 pub const DRAW_SPINS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_spins", 256, Blocks::PerMultiprocessor(8));
 
-/// `draw_couplings(couplings, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: a byte a place.
+/// `draw_couplings(couplings, side: u32, planes: u32, from: u32, colour: u32, seed: u32, depth: u32)`: a byte a place; `depth`: planes
+/// of the lattice.
 pub const DRAW_COUPLINGS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_couplings", 256, Blocks::PerMultiprocessor(8));
 
 /// `inspect(own, other, below, above, couplings, sums, side: u32, planes: u32, from: u32, colour: u32)`: adds a slab's energy,
@@ -407,7 +408,7 @@ mod tests {
         assert_eq!(widths(&VERIFY_NUMBERS), [8, 8, 4, 4, 8, 8, 4, 8]);
         assert_eq!(widths(&OVER_RELAX), [8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]);
         assert_eq!(widths(&DRAW_SPINS), [8, 4, 4, 4, 4, 4]);
-        assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4]);
+        assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4, 4]);
         assert_eq!(widths(&INSPECT), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);
         assert_eq!(widths(&COUNT_ARCS), [8, 8, 4, 4]);
         assert_eq!(widths(&RANK), [8, 8, 8, 8, 4, 4, 4, 4]);

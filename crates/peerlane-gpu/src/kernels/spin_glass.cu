@@ -3,7 +3,7 @@
 //
 // Places of one colour (x + y + z even or odd) have only neighbours of the other. A colour's spins lie plane by plane along Z,
 // in a plane component by component, row by row; a row holds the places of that colour alone, side / 2 of them: the place with
-// index i of a row is at x = 2 i + (y + z + colour) mod 2. A slab is `planes` planes of a lattice of `side`³ places; the planes
+// index i of a row is at x = 2 i + (y + z + colour) mod 2. A slab is `planes` planes of a lattice of `side` · `side` places a plane; the planes
 // below its first and above its last are `below` and `above`.
 // A place has a byte of couplings, a bit each where J = -1: to the neighbour at its own index of the row, at the other one,
 // at y - 1, y + 1, z - 1, z + 1.
@@ -201,8 +201,9 @@ static __device__ u32 coupling(u32 side, u32 x, u32 y, u32 z, u32 axis, u32 seed
     return mixed((3 * place + axis + 1) * 0xD1B54A32D192ED03ull + seed) >> 63;
 }
 
-// Draws the couplings of a colour's places; both ends of a bond draw the same.
-extern "C" __global__ void draw_couplings(unsigned char *couplings, u32 side, u32 planes, u32 from, u32 colour, u32 seed) {
+// Draws the couplings of a colour's places, of a lattice of `depth` planes; both ends of a bond draw the same.
+extern "C" __global__ void draw_couplings(unsigned char *couplings, u32 side, u32 planes, u32 from, u32 colour, u32 seed,
+                                          u32 depth) {
     const u64 component = (u64)side * side / 2;
     for (u64 n = thread(); n < component * planes; n += threads()) {
         u32 x, y, z;
@@ -210,7 +211,7 @@ extern "C" __global__ void draw_couplings(unsigned char *couplings, u32 side, u3
         u32 left = coupling(side, (x ? x : side) - 1, y, z, 0, seed), right = coupling(side, x, y, z, 0, seed);
         u32 same = x & 1 ? left : right, far = x & 1 ? right : left;
         couplings[n] = same | far << 1 | coupling(side, x, (y ? y : side) - 1, z, 1, seed) << 2 |
-                       coupling(side, x, y, z, 1, seed) << 3 | coupling(side, x, y, (z ? z : side) - 1, 2, seed) << 4 |
+                       coupling(side, x, y, z, 1, seed) << 3 | coupling(side, x, y, (z ? z : depth) - 1, 2, seed) << 4 |
                        coupling(side, x, y, z, 2, seed) << 5;
     }
 }

@@ -174,6 +174,13 @@ impl Machine {
         self.pool.take(&self.gpus, (place, number, allocation), bytes)
     }
 
+    /// Bytes of a GPU that are free, or that earlier steps used.
+    pub(crate) fn room(&mut self, gpu: &str) -> Result<u64, Problem> {
+        let index = self.index(gpu)?;
+        let (free, _) = self.gpus[index].context.memory()?;
+        Ok(free + self.pool.held(index))
+    }
+
     /// The most that a message of transfers at once may hold, so that all of them fit into what is free.
     pub(crate) fn fitting(&mut self, transfers: &[&Transfer], wanted: usize) -> Result<usize, Problem> {
         let mut most = wanted;

@@ -68,7 +68,7 @@ enum Doing {
 pub(crate) struct SpinGlass {
     lattice: Lattice,
     slabs: Vec<Slab>,
-    /// The lattice in one piece, which the cut one must equal.
+    /// The lattice in one piece, which the cut one must equal; none where the first GPU's memory does not hold it beside its slab.
     whole: Option<Box<SpinGlass>>,
     gate: SharedGate,
     sums: PinnedBuffer,
@@ -91,11 +91,18 @@ impl SpinGlass {
         if let Some(why) = lattice.problem() {
             return Err(Problem::NotApplicable(why));
         }
-        let mut glass = Self::numbered(machine, lattice, 0)?;
+        let mut glass = Self::made(machine, lattice, false).map_err(|problem| match problem {
+            Problem::Cuda(error) if error.is_out_of_memory() => {
+                Problem::NotApplicable(short(machine, lattice).unwrap_or_else(|| error.to_string()))
+            }
+            other => other,
+        })?;
         if lattice.gpus.len() > 1 {
-            let whole = Lattice { gpus: lattice.gpus[..1].to_vec(), ..lattice.clone() };
-            // beside its slabs
-            glass.whole = Some(Box::new(Self::numbered(machine, &whole, lattice.gpus.len())?));
+            glass.whole = match Self::made(machine, lattice, true) {
+                Ok(whole) => Some(Box::new(whole)),
+                Err(Problem::Cuda(error)) if error.is_out_of_memory() => None,
+                Err(problem) => return Err(problem),
+            };
         }
         glass.seed = machine.next_seed();
         glass.draw()?;
@@ -111,11 +118,14 @@ impl SpinGlass {
         Ok((glass, lattice.bytes()))
     }
 
-    /// `number` is how many slabs each GPU may have already.
-    fn numbered(machine: &mut Machine, lattice: &Lattice, number: usize) -> Result<Self, Problem> {
+    /// The slabs of a lattice, or the lattice in one piece on the first GPU, beside its slabs.
+    fn made(machine: &mut Machine, lattice: &Lattice, whole: bool) -> Result<Self, Problem> {
+        let gpus = lattice.gpus.iter().enumerate();
         let mut slabs = Vec::new();
-        for (i, name) in lattice.gpus.iter().enumerate() {
-            slabs.push(Slab::new(machine, lattice, name, number + i, lattice.slab(i))?);
+        for (i, name) in gpus.take(if whole { 1 } else { usize::MAX }) {
+            let (number, planes) =
+                if whole { (lattice.gpus.len(), (0, lattice.planes())) } else { (i, lattice.slab(i)) };
+            slabs.push(Slab::new(machine, lattice, name, number, planes)?);
         }
         let direct = lattice.exchange != Exchange::Staged;
         for (a, b) in (0..slabs.len()).map(|i| (i, (i + 1) % slabs.len())) {
@@ -147,18 +157,36 @@ impl SpinGlass {
             slab.draw(self.seed)?;
         }
         for colour in (0..2).filter(|_| self.is_cut()) {
-            for i in 0..self.slabs.len() {
-                self.slabs[i].gpu.context.enter()?;
-                self.copy_ends(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
-            }
-            self.settle()?;
-            for i in 0..self.slabs.len() {
-                self.slabs[i].gpu.context.enter()?;
-                self.fetch(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
-            }
+            self.give(colour)?;
         }
         (self.done, self.stale) = (0, false);
+        Ok(())
+    }
+
+    /// Gives neighbours the planes of a colour, one GPU after another.
+    fn give(&self, colour: usize) -> Result<(), Problem> {
+        for i in 0..self.slabs.len() {
+            self.slabs[i].gpu.context.enter()?;
+            self.copy_ends(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
+        }
+        self.settle()?;
+        for i in 0..self.slabs.len() {
+            self.slabs[i].gpu.context.enter()?;
+            self.fetch(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
+        }
         self.settle()
+    }
+
+    /// Half-sweeps in which the host waits for each update and each exchange, so that no word tells anything.
+    fn plainly(&self, half_sweeps: usize) -> Result<(), Problem> {
+        for colour in (0..half_sweeps).map(|number| number % 2) {
+            for slab in &self.slabs {
+                slab.update(Update { colour, planes: Planes::All, to: None, signals: None })?;
+            }
+            self.settle()?;
+            self.give(colour)?;
+        }
+        Ok(())
     }
 
     fn settle(&self) -> Result<(), Problem> {
@@ -390,20 +418,44 @@ impl SpinGlass {
         Ok((length.is_nan() || length > TOLERANCE).then(|| format!("a spin's length differs from 1 by {length:.1e}")))
     }
 
-    /// Whether the cut lattice and the whole one differ after some half-sweeps from the same start.
+    /// Whether the cut lattice and the whole one differ after some half-sweeps from the same start. Where the whole one does not fit
+    /// beside a slab, the slabs updated and exchanged one after another by the host take its place.
     fn differs(&mut self) -> Result<Option<String>, Problem> {
-        let Some(mut whole) = self.whole.take() else { return Ok(None) };
-        whole.seed = self.seed;
+        if !self.is_cut() {
+            return Ok(None);
+        }
+        let (wanted, with) = match self.whole.take() {
+            Some(mut whole) => {
+                whole.seed = self.seed;
+                whole.draw()?;
+                whole.go(COMPARED, Doing::Everything)?;
+                let bits = whole.inspect()?.bits;
+                self.whole = Some(whole);
+                (bits, "the lattice in one piece")
+            }
+            None => {
+                self.draw()?;
+                self.plainly(COMPARED)?;
+                (self.inspect()?.bits, "themselves where the host waits for each exchange")
+            }
+        };
         self.draw()?;
-        whole.draw()?;
         self.go(COMPARED, Doing::Everything)?;
-        whole.go(COMPARED, Doing::Everything)?;
-        let (cut, one) = (self.inspect()?, whole.inspect()?);
         let n = self.slabs.len();
-        self.whole = Some(whole);
-        Ok((cut.bits != one.bits)
-            .then(|| format!("after {COMPARED} half-sweeps {n} slabs differ from the lattice in one piece")))
+        let differ = self.inspect()?.bits != wanted;
+        Ok(differ.then(|| format!("after {COMPARED} half-sweeps {n} slabs differ from {with}")))
     }
+}
+
+/// Which GPU has too little memory for its slabs, in words; `None` where none is found any more.
+fn short(machine: &mut Machine, lattice: &Lattice) -> Option<String> {
+    let n = lattice.gpus.len() as u64;
+    lattice.gpus.iter().find_map(|name| {
+        let slabs = lattice.gpus.iter().filter(|other| *other == name).count() as u64;
+        let needed = Bytes(lattice.bytes().0 / n * slabs);
+        let free = Bytes(machine.room(name).ok()?);
+        (free < needed).then(|| format!("{lattice} needs {needed} on {name}, which has {free} free"))
+    })
 }
 
 impl Prepared for SpinGlass {

@@ -26,9 +26,6 @@ fn alone(method: Exchange) -> f64 {
     }
 }
 
-/// The largest side of a spin glass that is looked at: 13 bytes a place are then 893 GB.
-const LARGEST: u32 = 4096;
-
 /// Which method to use for a halo exchange.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HaloAdvice {
@@ -147,8 +144,8 @@ fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
 
 /// From which sides overlap pays, and hides the exchange, at each larger one, too.
 fn overlap(gpus: &[String], exchange: Exchange, pace: Pace, ring: &ExchangeTime) -> Option<OverlapFrom> {
-    let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), side, exchange, overlap };
-    let sides = (SpinGlass::STEP..=LARGEST).step_by(SpinGlass::STEP as usize);
+    let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), side, weak: false, exchange, overlap };
+    let sides = (SpinGlass::STEP..=SpinGlass::LARGEST).step_by(SpinGlass::STEP as usize);
     let sides: Vec<u32> = sides.filter(|side| lattice(*side, true).problem().is_none()).collect();
     let from = |holds: &dyn Fn(u32) -> bool| sides.iter().rev().copied().take_while(|side| holds(*side)).last();
     let half_sweep = |side, overlap| HalfSweep::of(&lattice(side, overlap), pace, Some(ring));

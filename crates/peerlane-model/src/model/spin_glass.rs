@@ -157,3 +157,32 @@ impl HalfSweep {
 pub fn spin_update(memory_rate: f64) -> f64 {
     SpinGlass::UPDATE as f64 / (SHARE * memory_rate)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane_read::catalogue::{Parts, system};
+
+    #[test]
+    fn a_lattice_that_grows_is_the_update_of_one_gpu_and_the_exchange_of_its_planes() {
+        let machine = system("hgx-h200").unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let lattice = |gpus: usize, side, weak| SpinGlass {
+            gpus: (0..gpus).map(|i| format!("GPU{i}")).collect(),
+            side,
+            weak,
+            exchange: Exchange::Stores,
+            overlap: true,
+        };
+        let of = |gpus, side, weak| model.spin_glass(&lattice(gpus, side, weak)).unwrap();
+        for gpus in [2, 4, 8] {
+            let (one, weak, strong) = (of(1, 512, false), of(gpus, 512, true), of(gpus, 512, false));
+            assert_eq!(weak.update, one.update, "{gpus}");
+            assert_eq!(weak.exchange, strong.exchange, "the same planes");
+            assert!(weak.total < 1.03 * one.total && weak.total > one.total, "{gpus}: {weak:?}");
+            assert!(strong.total > one.total / gpus as f64);
+        }
+        // a cube that a cache holds alone is held, too, beside others
+        assert_eq!(of(4, 128, true).update, of(1, 128, false).update);
+    }
+}

@@ -73,7 +73,8 @@ fn name(lattice: &SpinGlass) -> String {
         1 => ranges(&gpus),
         _ => {
             let when = if lattice.overlap { "overlap" } else { "serial" };
-            format!("{}, {}, {when}", ranges(&gpus), lattice.exchange.name())
+            let weak = if lattice.weak { ", L a GPU" } else { "" };
+            format!("{}, {}, {when}{weak}", ranges(&gpus), lattice.exchange.name())
         }
     }
 }

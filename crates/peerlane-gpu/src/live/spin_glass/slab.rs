@@ -67,6 +67,8 @@ pub(super) struct Slab {
     /// Its first plane in the lattice, and how many it has.
     pub(super) from: u32,
     pub(super) planes: u32,
+    /// Planes of the lattice.
+    depth: u32,
     pub(super) spins: [Rc<dyn Buffer>; 2],
     pub(super) couplings: [Rc<dyn Buffer>; 2],
     /// Copies of the neighbours' planes, the one below and then the one above; of a whole lattice none, since its own are next
@@ -132,7 +134,8 @@ impl Slab {
         (from, to): (u32, u32),
     ) -> Result<Self, Problem> {
         let gpu = machine.gpu(name)?;
-        let (side, planes, whole) = (lattice.side, to - from, to - from == lattice.side);
+        let (side, planes, depth) = (lattice.side, to - from, lattice.planes());
+        let whole = planes == depth;
         let size = plane(side);
         let mut numbers = number * BUFFERS..;
         let mut buffer = |bytes: usize| machine.buffer(name, numbers.next().unwrap_or(usize::MAX), 0, bytes);
@@ -155,7 +158,23 @@ impl Slab {
         bulk.synchronize()?;
         let (start, end) = (Event::new(&bulk)?, Event::new(&bulk)?);
         let kernels = Kernels::load(&gpu)?;
-        Ok(Slab { gpu, kernels, side, from, planes, spins, couplings, beside, words, staging, bulk, edge, start, end })
+        Ok(Slab {
+            gpu,
+            kernels,
+            side,
+            from,
+            planes,
+            depth,
+            spins,
+            couplings,
+            beside,
+            words,
+            staging,
+            bulk,
+            edge,
+            start,
+            end,
+        })
     }
 
     /// A plane's spins of a colour.
@@ -249,7 +268,11 @@ impl Slab {
             let [own, _, _, _, couplings] = self.everything(colour);
             let with = |memory| [[memory].as_slice(), &numbers].concat();
             self.kernels.draw_spins.launch(&self.bulk, shape(DRAW_SPINS), &with(own))?;
-            self.kernels.draw_couplings.launch(&self.bulk, shape(DRAW_COUPLINGS), &with(couplings))?;
+            self.kernels.draw_couplings.launch(
+                &self.bulk,
+                shape(DRAW_COUPLINGS),
+                &[with(couplings), vec![Half(self.depth)]].concat(),
+            )?;
         }
         Ok(self.bulk.synchronize()?)
     }

@@ -37,6 +37,31 @@ fn every_place_has_one_thread() {
     }
 }
 
+/// The kernel divides by multiplying with what 2^32 / n is, rounded up: exact while number and divisor together have no more than
+/// 32 bits.
+#[test]
+fn blocks_of_the_largest_lattices_are_counted_without_overflow() {
+    for side in (Lattice::STEP..=Lattice::LARGEST).step_by(Lattice::STEP as usize) {
+        for count in [side, side - 2, side / 2, 1] {
+            let shape = Shape::of(side, count);
+            let blocks = shape.blocks(side, count);
+            let [across, strip, layers] = shape.divisors(side, count).map(u64::from);
+            let slices = u64::from((side >> shape.rows) / shape.strip);
+            assert_eq!(u64::from(blocks), across * strip * layers * slices, "side {side}: 64 bits give as many");
+            let last = u64::from(blocks - 1);
+            let divisions = [(last, across), (last / across, strip), (last / across / strip, layers)];
+            for (number, by) in divisions {
+                assert!(number * by < 1 << 32, "side {side}: {number} by {by}");
+                assert_eq!(number * (1_u64 << 32).div_ceil(by) >> 32, number / by, "side {side}");
+            }
+            // a grid has less than 2^31 blocks
+            assert!(blocks + shape.ends(side) < 1 << 31);
+        }
+        let side = side as usize;
+        assert_eq!(plane(side as u32), 6 * side * side);
+    }
+}
+
 /// The first GPU, as many times as a lattice has slabs: they exchange as those of several GPUs do.
 fn machine() -> Machine {
     let driver = Driver::open().unwrap();
@@ -45,7 +70,7 @@ fn machine() -> Machine {
 }
 
 fn lattice(slabs: usize, side: u32, exchange: Exchange, overlap: bool) -> Lattice {
-    Lattice { gpus: vec!["GPU0".to_owned(); slabs], side, exchange, overlap }
+    Lattice { gpus: vec!["GPU0".to_owned(); slabs], side, weak: false, exchange, overlap }
 }
 
 fn prepared(machine: &mut Machine, lattice: &Lattice) -> SpinGlass {
@@ -169,6 +194,64 @@ fn cut_lattices_equal_whole_ones_by_every_exchange() {
             }
         }
     }
+}
+
+/// Two and three cubes on top of each other.
+#[test]
+#[ignore = "needs a GPU"]
+fn lattices_that_grow_equal_those_in_one_piece() {
+    let mut machine = machine();
+    for (slabs, exchange) in [(2, Exchange::Stores), (3, Exchange::Copies), (3, Exchange::Staged)] {
+        let lattice = Lattice { weak: true, ..lattice(slabs, 128, exchange, true) };
+        let mut glass = prepared(&mut machine, &lattice);
+        assert_eq!(glass.whole.as_ref().unwrap().slabs[0].planes, 128 * slabs as u32);
+        glass.sample(3).unwrap();
+        assert_eq!(glass.verify().unwrap(), [Verdict::Intact], "{lattice}");
+    }
+}
+
+/// 4.6 · 10⁹ places, and 6.9 · 10⁹ numbers of each colour.
+#[test]
+#[ignore = "needs a GPU with 120 GB"]
+fn a_lattice_beyond_32_bits_equals_its_slabs() {
+    let mut machine = machine();
+    let lattice = lattice(2, 1664, Exchange::Stores, true);
+    if machine.room("GPU0").unwrap() < 2 * lattice.bytes().0 {
+        eprintln!("skipped: too little memory");
+        return;
+    }
+    let mut glass = prepared(&mut machine, &lattice);
+    assert!(glass.whole.is_some());
+    glass.sample(1).unwrap();
+    assert_eq!(glass.verify().unwrap(), [Verdict::Intact]);
+}
+
+/// Where the lattice in one piece does not fit, slabs are compared with themselves, exchanged by the host.
+#[test]
+#[ignore = "needs a GPU"]
+fn slabs_without_room_for_the_lattice_in_one_piece_are_compared_all_the_same() {
+    let mut machine = machine();
+    for exchange in Exchange::ALL {
+        let mut glass = prepared(&mut machine, &lattice(3, 128, exchange, true));
+        glass.whole = None;
+        assert_eq!(glass.verify().unwrap(), [Verdict::Intact], "{exchange:?}");
+        // drawn from another seed it is another lattice
+        let was = glass.inspect().unwrap();
+        glass.seed += 1;
+        assert_eq!(glass.differs().unwrap(), None);
+        assert_ne!(glass.inspect().unwrap().bits, was.bits);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_lattice_that_does_not_fit_says_so() {
+    let mut machine = machine();
+    let lattice = lattice(1, 3072, Exchange::Stores, false);
+    let Err(Problem::NotApplicable(why)) = SpinGlass::prepare(&mut machine, &lattice, &Method::default()) else {
+        panic!("377 GB fitted");
+    };
+    assert!(why.contains("L = 3072") && why.contains("GiB free"), "{why}");
 }
 
 #[test]

@@ -5,20 +5,45 @@ use crate::plan::{Scope, Size, Step, Test, Work};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::spin_glass::SpinGlass;
 
-/// Sides, from what caches hold to what takes 14 GB.
+/// Sides at which everything is measured, from what caches hold to what takes 14 GB.
 const SIDES: [u32; 5] = [64, 128, 256, 512, 1024];
 
 /// The sides at which fewer GPUs than all are measured.
 const SCALED: [u32; 2] = [256, 512];
 
+/// The sides of each GPU's own cube where the lattice grows with their number.
+const WEAK: [u32; 4] = [128, 256, 512, 1024];
+
+/// Sides beyond, up to what memory holds: 27, 48 and 112 GB, and of several GPUs 218, 377 and 893 GB. Which of them fit is known only
+/// once they are allocated; the others have a cell that says how much is free. Lattices that are cut are overlapped: without, they
+/// are slower at every side above 64.
+const LARGE: [u32; 6] = [1280, 1536, 2048, 2560, 3072, SpinGlass::LARGEST];
+
+/// The most places of a GPU: 112 GB.
+const MOST: u64 = 1 << 33;
+
+/// The sides beyond that so many GPUs may hold.
+fn large(gpus: usize) -> impl Iterator<Item = u32> {
+    LARGE.into_iter().filter(move |side| u64::from(*side).pow(3) <= MOST * gpus as u64)
+}
+
 /// A spin glass on the first GPU alone, and on all others at [`SCALED`]; on the first 2, 4, 8 ... GPUs and on all, by every
-/// exchange, overlapped and not. A quick plan has one lattice of each GPU, and all of them by stores, overlapped.
+/// exchange, overlapped and not; on all and on the first at [`LARGE`] sides, too, the smallest first. Lattices that grow with the GPUs are
+/// overlapped, by every exchange. A quick plan has one lattice of each GPU,
+/// and all of them by stores, overlapped.
 pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
-    let lattice = |gpus: &[String], side: u32, exchange, overlap| {
-        let lattice = SpinGlass { gpus: gpus.to_vec(), side, exchange, overlap };
+    let step = |lattice: SpinGlass| {
         let size = Size::Exactly(lattice.bytes());
         lattice.problem().is_none().then_some(Step { test: Test::SpinGlass, work: Work::SpinGlass(lattice), size })
     };
+    let cut = |gpus: &[String], side, exchange, overlap| SpinGlass {
+        gpus: gpus.to_vec(),
+        side,
+        weak: false,
+        exchange,
+        overlap,
+    };
+    let lattice = |gpus: &[String], side, exchange, overlap| step(cut(gpus, side, exchange, overlap));
     let quick = site.scope == Scope::Quick;
     let n = site.gpus.len();
     let mut steps = Vec::new();
@@ -33,7 +58,7 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
     }
     let fewer = (1..).map(|power| 1 << power).take_while(|count| *count < n);
     let counts = fewer.chain((n > 1).then_some(n));
-    for count in counts {
+    for count in counts.clone() {
         let gpus = &site.gpus[..count];
         let sides: &[u32] = match quick {
             true => &SCALED[..1],
@@ -50,5 +75,34 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
             }
         }
     }
+    if quick {
+        return steps;
+    }
+    for count in counts {
+        let all = WEAK.into_iter().flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
+        steps.extend(all.filter_map(|(side, exchange)| {
+            step(SpinGlass { weak: true, ..cut(&site.gpus[..count], side, exchange, true) })
+        }));
+    }
+    if n > 1 {
+        let ways = large(n).flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
+        steps.extend(ways.filter_map(|(side, exchange)| lattice(&site.gpus, side, exchange, true)));
+    }
+    // last: what they hold would leave no room for a lattice in one piece beside slabs
+    steps.extend(large(1).filter_map(|side| lattice(&site.gpus[..1], side, Exchange::Stores, false)));
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_is_given_no_more_than_the_largest_lattice_of_one() {
+        let of = |gpus| large(gpus).collect::<Vec<_>>();
+        assert_eq!(of(1), [1280, 1536, 2048]);
+        assert_eq!(of(2), [1280, 1536, 2048, 2560]);
+        assert_eq!(of(4), [1280, 1536, 2048, 2560, 3072]);
+        assert_eq!(of(8), LARGE);
+    }
 }
