@@ -51,7 +51,7 @@ fn run(view: &View) -> Vec<Raised> {
             let of_it = counted.errors.iter().filter(|rise| rise.of == of && rise.counter == counter);
             for rise in of_it {
                 risen.links.entry(of.to_owned()).or_default().extend(rise.link);
-                risen.tests.push(counted.test.to_string());
+                risen.tests.push(counted.test.map_or_else(|| "all tests".to_owned(), |test| test.to_string()));
             }
         }
     }
@@ -156,7 +156,7 @@ mod tests {
             let errors = vec![Rise { counter: *counter, of: "GPU1".to_owned(), link, by: *by }];
             let (moved, nvlinks, gpus, reading) = Default::default();
             Counted {
-                test: Test::Pairs,
+                test: Some(Test::Pairs),
                 steps: vec![0],
                 moved,
                 nvlinks,
@@ -195,7 +195,8 @@ mod tests {
         let mut case = measured(switched(2), []);
         let errors = vec![Rise { counter: ErrorCounter::PortDowned, of: "mlx5_0/1".to_owned(), link: None, by: 1 }];
         let (moved, nvlinks, gpus, reading) = Default::default();
-        let counted = Counted { test: Test::Pairs, steps: vec![], moved, nvlinks, read: vec![], errors, gpus, reading };
+        let counted =
+            Counted { test: Some(Test::Pairs), steps: vec![], moved, nvlinks, read: vec![], errors, gpus, reading };
         case.run.as_mut().unwrap().run.counters = vec![counted];
         assert!(findings(&case, run)[0].subjects.is_empty());
     }

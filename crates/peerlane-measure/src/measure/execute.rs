@@ -129,7 +129,7 @@ impl Running<'_> {
         let took = self.executor.now().seconds() - began;
         let ended = self.counting.take().filter(|counting| !counting.before.is_empty() && !now.is_empty());
         if let Some(Counting { group: (test, _), before, steps, known }) = ended {
-            let counted = now.clone().since(&before, test, steps, known);
+            let counted = now.clone().since(&before, Some(test), steps, known);
             // a simulated machine's clock stands still meanwhile
             let reading = (took > 0.0).then(|| Seconds::new(took));
             (self.report)(Event::Counted(Box::new(Counted { reading, ..counted })));

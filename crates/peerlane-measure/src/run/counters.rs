@@ -1,6 +1,6 @@
-//! What a machine's counters rose by while steps of one kind ran: bytes that links carried, and errors.
+//! What a machine's counters rose by while steps ran: bytes that links carried, and errors.
 //!
-//! Counters are read between kinds of steps, never while one is timed. Only differences are recorded: what a counter stood
+//! Counters are read between kinds of steps, or before the first and after the last, never while one is timed. Only differences are recorded: what a counter stood
 //! at before says nothing about the run.
 
 use std::collections::BTreeMap;
@@ -68,11 +68,12 @@ pub struct GpuCondition {
     pub clock_event_reasons: Vec<String>,
 }
 
-/// What counters rose by while steps of one kind ran.
+/// What counters rose by while steps ran, of one kind or all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
-    /// Family of the steps.
-    pub test: Test,
+    /// Family of the steps; absent where they are of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<Test>,
     /// The steps, as indices into [`crate::plan::Plan::steps`].
     pub steps: Vec<usize>,
     /// What the steps sent. Absent where that is not known: a step failed, or bytes of such steps are not counted.
@@ -119,9 +120,27 @@ impl Reading {
         self.errors.is_empty() && self.nvlinks.is_empty()
     }
 
+    /// Adds what another executor of the same machine counted, from zero on; GPUs are as it found them.
+    pub fn add(&mut self, other: Reading) {
+        for (of, count) in other.errors {
+            *self.errors.entry(of).or_default() += count;
+        }
+        for (gpu, links) in other.nvlinks {
+            let own = self.nvlinks.entry(gpu).or_insert_with(|| vec![Some([0; 2]); links.len()]);
+            for (own, more) in own.iter_mut().zip(links) {
+                *own = own.zip(more).map(|(own, more)| [own[0] + more[0], own[1] + more[1]]);
+            }
+        }
+        for (transfer, bytes) in other.moved {
+            *self.moved.entry(transfer).or_default() += bytes;
+        }
+        self.uncounted += other.uncounted;
+        self.gpus = other.gpus;
+    }
+
     /// What rose since an earlier reading, while these steps ran; `known` where the bytes that they sent are. A counter that fell
     /// was reset, and counts as not read.
-    pub fn since(self, before: &Reading, test: Test, steps: Vec<usize>, known: bool) -> Counted {
+    pub fn since(self, before: &Reading, test: Option<Test>, steps: Vec<usize>, known: bool) -> Counted {
         let mut read: Vec<ErrorCounter> = Vec::new();
         let mut errors = Vec::new();
         for ((counter, place), now) in self.errors {
@@ -186,7 +205,7 @@ mod tests {
 
     #[test]
     fn only_what_rose_is_kept() {
-        let counted = reading(9, Some(50), 900).since(&reading(4, Some(20), 100), Test::Pairs, vec![3], true);
+        let counted = reading(9, Some(50), 900).since(&reading(4, Some(20), 100), Some(Test::Pairs), vec![3], true);
         assert_eq!(counted.read, [ErrorCounter::NvlinkReplay], "the other was reset");
         let rise = Rise { counter: ErrorCounter::NvlinkReplay, of: "GPU0".to_owned(), link: Some(1), by: 5 };
         assert_eq!(counted.errors, [rise]);
@@ -199,9 +218,9 @@ mod tests {
     #[test]
     fn what_was_not_read_or_counted_is_absent() {
         let unknown = Reading { uncounted: 1, ..reading(0, None, 0) };
-        let counted = unknown.since(&reading(0, Some(20), 0), Test::Pairs, vec![0], true);
+        let counted = unknown.since(&reading(0, Some(20), 0), Some(Test::Pairs), vec![0], true);
         assert_eq!((counted.moved, &counted.nvlinks[0].sent_kib[..]), (None, &[Some(0), None][..]));
-        assert_eq!(reading(0, None, 5).since(&reading(0, None, 0), Test::Pairs, vec![], false).moved, None);
+        assert_eq!(reading(0, None, 5).since(&reading(0, None, 0), Some(Test::Pairs), vec![], false).moved, None);
         assert!(Reading::default().is_empty() && !reading(0, None, 0).is_empty());
     }
 }
