@@ -3,10 +3,5 @@
 # for what it needs; ends with 77 where that is missing.
 # usage: nic.sh PEERLANE
 set -euo pipefail
-peerlane=$(realpath "${1:?the program}")
-cd "$(dirname "$0")/../.."
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
-# symbols only fill the nodes' memory
-strip -o "$work/peerlane" "$peerlane"
-scripts/softroce/run.sh 240 scripts/softroce/nic_on_node.sh "$work/peerlane"
+here="$(dirname "$0")"
+exec "$here/run.sh" 240 "$here/nic_on_node.sh" "${1:?the program}"

@@ -3,10 +3,5 @@
 # agent in the records. See run.sh for what it needs; ends with 77 where that is missing.
 # usage: nodes.sh PEERLANE
 set -euo pipefail
-peerlane=$(realpath "${1:?the program}")
-cd "$(dirname "$0")/../.."
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
-# symbols only fill the nodes' memory
-strip -o "$work/peerlane" "$peerlane"
-scripts/softroce/run.sh 280 scripts/softroce/nodes_on_node.sh "$work/peerlane"
+here="$(dirname "$0")"
+exec "$here/run.sh" 280 "$here/nodes_on_node.sh" "${1:?the program}"

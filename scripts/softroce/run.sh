@@ -5,11 +5,11 @@
 # usage: run.sh SECONDS TEST [PROGRAM…]
 #   SECONDS   the most that the test may take, start of the nodes included
 #   TEST      a shell script; on each node it sees NODE (1 or 2), PEER (the other one's address), busybox, tc, perftest
-#             and the programs
+#             and the programs, without their symbols
 #   prints what the test wrote on either node, each line after `node1: ` or `node2: `; ends with 0 if it ended with 0 on
 #   both, 1 if it did not, 77 if this machine cannot run it
 #
-# Needs qemu-system-x86_64, Debian's apt-get, and python3 and readelf; no root. The packages are kept in target/softroce.
+# Needs qemu-system-x86_64, Debian's apt-get, and python3, readelf and strip; no root. The packages are kept in target/softroce.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 kept="${CARGO_TARGET_DIR:-$here/../../target}/softroce"
@@ -18,7 +18,7 @@ cannot() { echo "softroce: $*" >&2; exit 77; }
 [ $# -ge 2 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 seconds=$1 test=$(realpath "$2")
 shift 2
-for tool in qemu-system-x86_64 apt-get dpkg-deb python3 readelf; do
+for tool in qemu-system-x86_64 apt-get dpkg-deb python3 readelf strip; do
     command -v "$tool" >/dev/null || cannot "$tool is missing"
 done
 [ "$(uname -m)" = x86_64 ] || cannot "the packages are for x86_64, this is $(uname -m)"
@@ -42,7 +42,14 @@ fi
 work="$(mktemp -d)"
 pids=()
 trap '[ ${#pids[@]} -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
-python3 "$here/initrd.py" "$root" "$here/init" "$test" "$work/initrd" "$@"
+# symbols only fill the nodes' memory
+programs=()
+for program in "$@"; do
+    programs+=("$work/programs/$(basename "$program")")
+    mkdir -p "$work/programs"
+    strip -o "${programs[-1]}" "$program"
+done
+python3 "$here/initrd.py" "$root" "$here/init" "$test" "$work/initrd" ${programs[@]+"${programs[@]}"}
 
 # /dev/kvm alone says little: in some containers it opens, and a machine on it never starts
 accel=tcg

@@ -297,7 +297,7 @@ impl Executor for SimulatedMachine<'_> {
         self.prepared.clear();
     }
 
-    /// Names, and what holds the clocks of a throttled GPU down. A simulated machine has no
+    /// Names, what holds the clocks of a throttled GPU down, and planted PCIe replays. A simulated machine has no
     /// temperature.
     fn states(&mut self) -> Vec<GpuState> {
         let fabric = &self.truth.fabric;
@@ -306,6 +306,7 @@ impl Executor for SimulatedMachine<'_> {
         let state = |gpu: &str| GpuState {
             gpu: gpu.to_owned(),
             clock_event_reasons: throttled(gpu).then(|| "HW Thermal Slowdown".to_owned()).into_iter().collect(),
+            pcie_replays: self.ledger.replays(gpu),
             ..GpuState::default()
         };
         let names = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str());

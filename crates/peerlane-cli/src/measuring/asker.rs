@@ -102,6 +102,7 @@ impl<'a> Asker<'a> {
             trial: self.trial.clone(),
             more: true,
             yields: false,
+            counts_once: false,
         };
         self.worker = Some(Worker::start(&request)?);
         Ok(())

@@ -31,6 +31,10 @@ pub(crate) struct Request {
     /// The worker ends before the next step as soon as others use the GPUs, so that no job is disturbed.
     #[serde(default)]
     pub(crate) yields: bool,
+    /// Counters are read before the first plan and at one without steps only, not between kinds of steps: with eight GPUs a reading
+    /// takes about a tenth of a second.
+    #[serde(default)]
+    pub(crate) counts_once: bool,
 }
 
 /// One process of an experiment with NCCL's variables.

@@ -179,6 +179,7 @@ impl<'a> Supervisor<'a> {
             trial: None,
             more: false,
             yields: false,
+            counts_once: false,
         }
     }
 

@@ -159,7 +159,10 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
     };
     mouth.say(&Message::Conditions(Box::new(machine.conditions())));
     let watch = request.yields.then(Watch::default);
-    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now(), watch };
+    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now(), watch, first: None };
+    if request.counts_once {
+        machine.first = Some(machine.counters());
+    }
     let mut fit = run_plan(&request.plan, &mut machine, &request.done);
     while request.more && fit {
         let Ok(plan) = further.recv() else { break };
@@ -171,6 +174,13 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
 /// Runs one plan; false if the machine cannot be used any more.
 fn run_plan(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> bool {
     let mouth = machine.mouth;
+    if let Some(first) = machine.first.take_if(|_| plan.rounds.is_empty()) {
+        let now = machine.counters();
+        if !first.is_empty() && !now.is_empty() {
+            mouth.say(&Message::Event(Event::Counted(Box::new(now.since(&first, Vec::new(), true)))));
+        }
+        machine.first = Some(first);
+    }
     let mut finished = None;
     let mut tell = |event: Event| match event {
         Event::Finished(_) => finished = Some(event),
@@ -226,6 +236,8 @@ struct Pulsing<'a> {
     last: Instant,
     /// Who uses the GPUs, where it matters.
     watch: Option<Watch>,
+    /// What counters stood at before the first plan, where they are read once.
+    first: Option<Reading>,
 }
 
 /// Looks now and then whether others use the GPUs.
@@ -305,7 +317,7 @@ impl Executor for Pulsing<'_> {
     }
 
     fn counters(&mut self) -> Reading {
-        let reading = self.machine.counters();
+        let reading = if self.first.is_some() { Reading::default() } else { self.machine.counters() };
         self.alive(reading)
     }
 

@@ -48,6 +48,24 @@ fn faults_are_isolated_by_name_and_sound_machines_pass() {
 }
 
 #[test]
+fn counters_that_rise_while_it_measures_are_named() {
+    let errors = |counter: &str| format!("[[faults]]\nerrors = \"GPU1\"\ncounter = \"{counter}\"\nper_gb = 50.0");
+    for (counter, begins, exit) in [
+        ("nvlink-recovery", "monitor GPU1: NVLinks of GPU1 had errors under load", 0),
+        ("ecc-uncorrected", "reset GPU1: ", 1),
+    ] {
+        let (line, status) = gated(&[&planted(counter, "h200x4-vm", &errors(counter))]);
+        assert!(line.starts_with(begins) && status == exit, "{counter}: {line}");
+    }
+    let record = path("gate", "counted.json");
+    let (line, _) = gated(&["h200x4-vm", "-o", record.to_str().unwrap()]);
+    assert!(line.starts_with("ok: "), "{line}");
+    let run: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+    let counted = run["counters"].as_array().unwrap();
+    assert_eq!((counted.len(), counted[0].get("test"), counted[0].get("errors")), (1, None, None));
+}
+
+#[test]
 fn a_deadline_holds_while_transfers_hang() {
     let hung = planted("hung-soon", "h200x4-vm", "[[faults]]\nhang = [\"GPU0\", \"GPU1\"]");
     for (deadline, limit) in [("500ms", 0.6), ("3s", 3.1)] {
@@ -223,7 +241,8 @@ fn json_has_the_line_and_the_record_can_be_checked() {
     // what it was before is its own history
     let sound = fresh("before.json");
     peerlane(&["gate", "h200x4-vm", "-o", &sound]);
-    let slower = planted("slower", "h200x4-vm", "[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.91");
+    let slow = "[[faults]]\nfrom = \"GPU2\"\nto = \"GPU3\"\nfactor = 0.91";
+    let slower = planted("slower", "h200x4-vm", slow);
     let (line, _) = gated(&[&slower, "--baseline", &sound]);
     assert!(line.starts_with("monitor ") && line.contains("worse than before"), "{line}");
 }

@@ -1,5 +1,6 @@
 //! Halo exchanges that take longer than their paths explain.
 
+use super::prediction::{self, Compared};
 use super::prelude::*;
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::halo::Halo;
@@ -15,101 +16,72 @@ const SLOW: f64 = 1.5;
 /// machine more than rates do.
 const LEAST: f64 = 100e-6;
 
-struct Compared<'a> {
-    halo: &'a Halo,
-    words: String,
-    /// Microseconds of an exchange.
-    expected: f64,
-    value: f64,
-}
-
-impl Compared<'_> {
-    fn times(&self) -> f64 {
-        self.value / self.expected
-    }
-}
-
 fn run(view: &View) -> Option<Raised> {
-    let all = view.case.run()?.cells.iter().filter_map(|cell| compared(view, cell));
-    let slow: Vec<Compared> = all.filter(|halo| halo.times() > SLOW).collect();
-    // many GPUs are as slow as the slowest path of a few
-    let fewest = slow.iter().map(|s| s.halo.gpus.len()).min()?;
-    let worst = highest(slow.iter().filter(|s| s.halo.gpus.len() == fewest), |s| s.times())?;
-    let Compared { halo, words, expected, value } = worst;
+    let worst = prediction::slowest(view, SLOW, |cell| compared(view, cell))?;
+    let Compared { predicted: halo, expected, value, .. } = worst;
     // what each GPU sends
     let gb = |us: f64| halo.face.0 as f64 * halo.sides() as f64 / (us * 1e3);
-    let raised = RULE
-        .raise(Fault, Warning, Likely)
-        .summary(format!("The halo exchange of {words} takes {:.2} times as long as predicted", worst.times()))
+    let (fix, tests) = match halo.exchange {
+        Exchange::Staged => (
+            "Compare the GPUs' copies with the host, all at once, too (`--tests host,all-host`), and other ways to exchange in the \
+             same table.",
+            "halo,host,all-host",
+        ),
+        Exchange::Stores | Exchange::Copies => (
+            "Compare the pairs that exchange, also both ways at once (`--tests pairs,pairs-both`), and other ways to exchange in \
+             the same table.",
+            "halo,pairs,pairs-both",
+        ),
+    };
+    let raised = worst
+        .raise(&RULE, view, "The halo exchange of")
         .expected(format!("{expected:.0} us, by the rates of its paths while all faces are sent and what words take"))
         .measured(format!("{value:.0} us"))
-        .evidence(view.cite_run())
-        .fix(match halo.exchange {
-            Exchange::Staged => {
-                "Compare the GPUs' copies with the host, all at once, too (`--tests host,all-host`), and other ways to exchange in the \
-                 same table."
-            }
-            Exchange::Stores | Exchange::Copies => {
-                "Compare the pairs that exchange, also both ways at once (`--tests pairs,pairs-both`), and other ways to exchange in \
-                 the same table."
-            }
-        })
-        .confirm(confirm::pairs(
-            if halo.exchange == Exchange::Staged { "halo,host,all-host" } else { "halo,pairs,pairs-both" },
-            &[],
-        ))
-        .cost(Cost::of_rate(gb(*expected), gb(*value)))
-        .about_nodes(halo.gpus.iter().map(String::as_str))
-        .losing(1.0 - 1.0 / worst.times());
+        .fix(fix)
+        .confirm(confirm::pairs(tests, &[]))
+        .cost(Cost::of_rate(gb(expected), gb(value)));
     Some(raised)
 }
 
 /// Whether an exchange was measured whose time is predicted.
 pub(super) fn is_comparable(view: &View) -> bool {
-    view.case.run().is_some_and(|run| run.cells.iter().any(|cell| compared(view, cell).is_some()))
+    prediction::is_any(view, |cell| compared(view, cell))
 }
 
-/// An exchange beside its prediction.
-fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a>> {
+/// Microseconds of an exchange.
+fn compared<'a>(view: &View, cell: &'a Cell) -> Option<Compared<'a, &'a Halo>> {
     let Work::Halo(halo) = &cell.work else { return None };
     let value = cell.value()?;
     let predicted = view.model.halo(halo)?.told(halo.face.0 as f64);
-    (predicted >= LEAST).then(|| Compared { halo, words: ends(&cell.work), expected: predicted * 1e6, value })
+    let expected = predicted * 1e6;
+    let (gpus, words, times) = (&halo.gpus, ends(&cell.work), value / expected);
+    (predicted >= LEAST).then_some(Compared { gpus, words, predicted: halo, expected, value, times })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::testing::{measured, see_with};
+    use crate::check::testing::{application, see_with};
     use peerlane_machine::matrix::{Quantity, Unit};
     use peerlane_machine::units::Bytes;
     use peerlane_measure::plan::Test;
-    use peerlane_measure::run::Estimate;
     use peerlane_model::model::Model;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What is found where faces of so many bytes take so many times the predicted time, and whether that could be told.
     fn found(times: &[(usize, u64, f64)], exchange: Exchange) -> (Option<Raised>, bool) {
         let machine = system("hgx-h200").unwrap().unwrap();
-        let mut case = measured(machine, [(("GPU0", "GPU1"), Ok(394.0))]);
-        let model = Model::new(&case.machine, Parts::embedded());
-        let cells: Vec<(Halo, f64)> = times
+        let model = Model::new(&machine, Parts::embedded());
+        let cells: Vec<(Work, f64)> = times
             .iter()
             .map(|(count, face, times)| {
                 let gpus = (0..*count).map(|i| format!("GPU{i}")).collect();
                 let halo = Halo { gpus, parts: [*count as u32, 1, 1], face: Bytes(*face), exchange };
                 let value = times * model.halo(&halo).unwrap().told(*face as f64) * 1e6;
-                (halo, value)
+                (Work::Halo(halo), value)
             })
             .collect();
-        let run = &mut case.run.as_mut().unwrap().run;
-        for (halo, value) in cells {
-            let mut cell = run.cells[0].clone();
-            (cell.test, cell.work) = (Test::Halo, Work::Halo(halo));
-            (cell.quantity, cell.unit) = (Quantity::ExchangeTime, Unit::Microseconds);
-            cell.estimate = Some(Estimate { value, low: value, high: value });
-            run.cells.push(cell);
-        }
+        let case = application(machine.clone(), (Test::Halo, Quantity::ExchangeTime, Unit::Microseconds), cells);
         see_with(&case, Parts::embedded(), |view| (super::run(view), is_comparable(view)))
     }
 

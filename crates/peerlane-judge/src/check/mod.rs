@@ -17,6 +17,7 @@ mod nic_failed;
 mod nic_slow;
 mod no_peer_access;
 mod one_link;
+mod prediction;
 mod prelude;
 pub(crate) mod raised;
 mod settings;

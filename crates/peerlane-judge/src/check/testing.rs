@@ -204,3 +204,16 @@ pub(crate) fn measured<'a>(
     run.cells = cells;
     Case { run: Some(Recorded { run, origin }), ..Case::from(machine) }
 }
+
+/// A case of a catalogue system with these values of an application.
+pub(crate) fn application(machine: Machine, of: (Test, Quantity, Unit), values: Vec<(Work, f64)>) -> Case {
+    let mut case = measured(machine, [(("GPU0", "GPU1"), Ok(394.0))]);
+    if let Some(Recorded { run, .. }) = &mut case.run {
+        let like = run.cells[0].clone();
+        run.cells.extend(values.into_iter().map(|(work, value)| {
+            let estimate = Some(Estimate { value, low: value, high: value });
+            Cell { test: of.0, quantity: of.1, unit: of.2, work, estimate, ..like.clone() }
+        }));
+    }
+    case
+}

@@ -92,7 +92,10 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
         if bad { Severity::Error } else { Severity::Warning },
         Certainty::Certain,
     )
-    .summary(format!("{count} numbers are worse than before{by}"))
+    .summary(format!(
+        "{} worse than before{by}",
+        if count == 1 { "1 number is".to_owned() } else { format!("{count} numbers are") }
+    ))
     .expected(format!("the numbers of {}", before.file))
     .measured(listed(&shown, count))
     .evidence(evidence(before, now))

@@ -33,7 +33,7 @@ const TEMPERATURES: [&str; 2] = ["temperature_c", "memory_temperature_c"];
 /// Counters since a machine was started, of which only rises during a run are judged.
 const COUNTERS: [&str; 4] = ["crc", "crc_flit", "crc_data", "ecc_data"];
 
-/// Numbers with so many digits are sizes, times and counts, of which the magnitude is kept.
+/// Numbers with so many digits are sizes, times and counts, of which the magnitude is kept, unless they are round.
 const MANY_DIGITS: usize = 4;
 
 /// Tables of a system file that describe how it is simulated, which no rule knows.
@@ -95,7 +95,7 @@ pub(super) fn outline(text: &str) -> Vec<u8> {
             b'0'..=b'9' => {
                 let rest = bytes.get(at..).unwrap_or_default();
                 let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
-                if digits >= MANY_DIGITS {
+                if digits >= MANY_DIGITS && !is_round(rest, digits) {
                     kept.push(b'#');
                     kept.extend_from_slice(&digits.to_le_bytes());
                 } else {
@@ -112,6 +112,12 @@ pub(super) fn outline(text: &str) -> Vec<u8> {
         }
     }
     kept
+}
+
+/// Whether all of these digits but the first three are zeros, as in the rate of a port in Mb/s: nothing that is measured is so
+/// round.
+fn is_round(text: &[u8], digits: usize) -> bool {
+    text.iter().take(digits).skip(MANY_DIGITS - 1).all(|digit| *digit == b'0')
 }
 
 /// What is kept of a value that differs between any two machines; `None` of one that is kept as it is.
@@ -178,6 +184,8 @@ mod tests {
         assert_ne!(one, outline(&text("12ab-34", 1_234_567, 91, 8, 40.0)));
         assert_ne!(one, outline(&text("12ab-34", 1_234_567, 0, 16, 40.0)));
         assert_ne!(one, outline(&text("12ab-34", 1_234_567, 91, 16, 88.0)));
+        let port = |megabits: u32| outline(&format!("\"class/net/eth0/speed\": \"{megabits}\\n\""));
+        assert_ne!(port(200_000), port(100_000));
         for cut in 0..40 {
             outline(text("12ab-34", 1, 2, 3, 4.0).get(..cut).unwrap());
         }

@@ -8,7 +8,7 @@ use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::plan::{Plan, Step};
-use peerlane_measure::run::{Cell, FlagKind, Run, Subject};
+use peerlane_measure::run::{Cell, Counted, FlagKind, GpuState, Run, Subject};
 
 /// Steps that are repeated for one finding: as many as name its place, so that a fault rests on at least two
 /// measurements of each.
@@ -34,8 +34,22 @@ pub trait Prober {
     /// Nothing more can be measured.
     fn ask(&mut self, plan: &Plan) -> Result<Vec<Cell>, Self::Stop>;
 
+    /// What counters rose by since the first plan began, and the states of GPUs; nothing where they cannot be read in time.
+    fn observed(&mut self) -> Observed;
+
     /// Time that is left.
     fn left(&mut self) -> Seconds;
+}
+
+/// What counters and states show of a whole examination: they are read before its first step and after its last.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// What counters rose by; `None` where none could be read.
+    pub counted: Option<Counted>,
+    /// The GPUs before the first step.
+    pub before: Vec<GpuState>,
+    /// The GPUs after the last.
+    pub after: Vec<GpuState>,
 }
 
 /// What came of it.
@@ -69,6 +83,7 @@ pub fn examine<P: Prober>(
     let mut again = BTreeSet::new();
     let usual = all.run.plan.method.budget.seconds();
     let mut left_steps = planned;
+    let began = prober.left().seconds();
     for (number, wave) in waves.into_iter().enumerate() {
         // links and pairs together show whose fault it is; more would only take time
         if all.verdict.outcome == Outcome::Fault && number >= LOCATING {
@@ -100,6 +115,10 @@ pub fn examine<P: Prober>(
         }
         all.verdict = judge(&all.run);
     }
+    if all.stopped.is_none() && !all.run.cells.is_empty() {
+        all.observe(prober.observed());
+    }
+    all.run.wall = Seconds::new((began - prober.left().seconds()).max(0.0));
     all.run.complete = all.run.steps_done().len() == planned;
     all.verdict = if all.run.cells.is_empty() { all.verdict } else { judge(&all.run) };
     all
@@ -109,6 +128,19 @@ impl<S> Examined<S> {
     /// Steps that were measured.
     pub fn measured(&self) -> usize {
         self.run.steps_done().len()
+    }
+
+    /// Errors that rose under load are as much a finding as rates.
+    fn observe(&mut self, observed: Observed) {
+        let Observed { counted, before, after } = observed;
+        (self.run.conditions.before, self.run.conditions.after) = (before, after);
+        let all_ended = self.run.cells.iter().all(|cell| cell.value().is_some());
+        self.run.counters.extend(counted.map(|counted| Counted {
+            steps: self.run.steps_done().into_iter().collect(),
+            // what a step sent that failed is not known
+            moved: counted.moved.filter(|_| all_ended),
+            ..counted
+        }));
     }
 
     fn add<P: Prober<Stop = S>>(&mut self, wave: Wave, budget: Seconds, prober: &mut P) -> Result<(), S> {

@@ -1,7 +1,7 @@
 //! May jobs run on this machine? A verdict in seconds on one machine without peers, as `peerlane gate` gives it.
 //!
 //! Measurements come in waves, those that show most per second first ([`waves`]); what looks bad is measured again before
-//! it accuses, and the better value counts ([`examine`]). The rules of [`crate::check`] judge the record, and [`Action`]
+//! it accuses, and the better value counts ([`examine`]). Counters are read before the first wave and after the last. The rules of [`crate::check`] judge the record, and [`Action`]
 //! says what follows ([`judge`]). Nothing here touches a GPU or a clock: a [`Prober`] measures.
 
 mod examine;
@@ -10,7 +10,7 @@ mod simulated;
 mod tests;
 mod waves;
 
-pub use examine::{Examined, Prober, examine};
+pub use examine::{Examined, Observed, Prober, examine};
 pub use simulated::{Simulated, simulate};
 pub use waves::{Wave, waves};
 

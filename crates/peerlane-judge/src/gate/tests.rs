@@ -55,6 +55,27 @@ fn a_planted_fault_is_isolated_after_two_measurements() {
 }
 
 #[test]
+fn errors_that_rise_under_load_are_in_the_verdict_with_an_action() {
+    use peerlane_machine::counter::ErrorCounter as C;
+    for (counter, per_gb, starts, outcome) in [
+        (C::NvlinkReplay, 50.0, "monitor GPU3: NVLinks of GPU3 had errors under load", Outcome::Ok),
+        (C::NvlinkRecovery, 5.0, "monitor GPU3: ", Outcome::Ok),
+        (C::NvlinkCrc, 5000.0, "monitor GPU3: ", Outcome::Ok),
+        (C::PcieReplay, 50.0, "monitor GPU3: ", Outcome::Ok),
+        (C::AerNonfatal, 5.0, "monitor GPU3: ", Outcome::Ok),
+        (C::EccUncorrected, 1.0, "reset GPU3: ", Outcome::Fault),
+    ] {
+        let gated = examined("hgx-h200", vec![Fault::Errors { gpu: "GPU3".to_owned(), counter, per_gb }], 1);
+        let line = gated.verdict.line("");
+        assert!(line.starts_with(starts) && gated.verdict.outcome == outcome, "{counter}: {line}");
+        assert!(gated.verdict.findings.iter().all(|one| one.finding.measured.contains("GPU3")), "{line}");
+        let [counted] = gated.run.counters.as_slice() else { panic!("{:?}", gated.run.counters) };
+        assert_eq!(counted.steps.len(), gated.measured());
+        assert!(gated.run.wall.seconds() > 0.0);
+    }
+}
+
+#[test]
 fn lines_are_short_and_name_the_place_once() {
     let raised = Raised::new("narrow-link", FindingKind::Fault, Severity::Warning, Certainty::Likely)
         .summary("GPU1 runs at PCIe 3.0 x8, but both ends allow x16")

@@ -92,8 +92,8 @@ fn planted_faults_are_isolated_and_sound_machines_are_not() {
     let (alarms, _) = false_alarms(&SMALL, 0..3);
     assert!(alarms.is_empty(), "{alarms:#?}");
     let counts = planted(&SMALL, 1, 100);
-    // the gate allocates once, and does not read counters before and after
-    let counts: Vec<_> = counts.into_iter().filter(|(kind, _)| !["bimodal", "errors"].contains(kind)).collect();
+    // the gate allocates once
+    let counts: Vec<_> = counts.into_iter().filter(|(kind, _)| *kind != "bimodal").collect();
     let planted: usize = counts.iter().map(|(_, count)| count.planted).sum();
     let found: usize = counts.iter().map(|(_, count)| count.found).sum();
     assert!(planted >= 10 && 10 * found >= 9 * planted, "{counts:#?}");

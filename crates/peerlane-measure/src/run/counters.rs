@@ -1,7 +1,7 @@
 //! What a machine's counters rose by while steps ran: bytes that links carried, and errors.
 //!
-//! Counters are read between kinds of steps, never while one is timed. Only differences are recorded: what a counter stood
-//! at before says nothing about the run.
+//! Counters are read between kinds of steps, or before the first and after the last, never while one is timed. Only
+//! differences are recorded: what a counter stood at before says nothing about the run.
 
 use std::collections::BTreeMap;
 
@@ -114,6 +114,24 @@ impl Reading {
     /// Whether there is no counter to read.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty() && self.nvlinks.is_empty()
+    }
+
+    /// Adds what another executor of the same machine counted, from zero on; GPUs are as it found them.
+    pub fn add(&mut self, other: Reading) {
+        for (of, count) in other.errors {
+            *self.errors.entry(of).or_default() += count;
+        }
+        for (gpu, links) in other.nvlinks {
+            let own = self.nvlinks.entry(gpu).or_insert_with(|| vec![Some([0; 2]); links.len()]);
+            for (own, more) in own.iter_mut().zip(links) {
+                *own = own.zip(more).map(|(own, more)| [own[0] + more[0], own[1] + more[1]]);
+            }
+        }
+        for (transfer, bytes) in other.moved {
+            *self.moved.entry(transfer).or_default() += bytes;
+        }
+        self.uncounted += other.uncounted;
+        self.gpus = other.gpus;
     }
 
     /// What rose since an earlier reading, while these steps ran; `known` where the bytes that they sent are. A counter that fell

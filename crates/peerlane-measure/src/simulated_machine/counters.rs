@@ -147,6 +147,13 @@ impl Ledger {
         }
     }
 
+    /// PCIe replays of a GPU, where such errors are planted.
+    pub(super) fn replays(&self, gpu: &str) -> Option<u64> {
+        let planted = self.errors.iter().any(|(of, counter, _)| of == gpu && *counter == ErrorCounter::PcieReplay);
+        let place = (ErrorCounter::PcieReplay, (gpu.to_owned(), None));
+        planted.then(|| self.reading(&BTreeSet::new()).errors.get(&place).copied().unwrap_or_default())
+    }
+
     /// What all counters stand at; those of GPUs that are gone cannot be read.
     pub(super) fn reading(&self, absent: &BTreeSet<String>) -> Reading {
         let mut reading = Reading { moved: self.moved.clone(), uncounted: self.uncounted, ..Reading::default() };

@@ -174,12 +174,14 @@ fn measure_it(measured: Measured, task: &Task, site: &Site, notes: Vec<String>) 
     let examined = gate::examine(&machine, subject, &judge, &mut probe);
     let (planned, measured, repeated) = (examined.planned, examined.measured(), examined.repeated);
     let mut run = examined.run;
+    let (before, after) = (std::mem::take(&mut run.conditions.before), std::mem::take(&mut run.conditions.after));
     run.conditions = conditions;
     if let Some(opened) = probe.conditions.take() {
         let driver = run.conditions.driver.take().or(opened.driver.clone());
         let (began, host, kernel) = (run.conditions.began, run.conditions.host.take(), run.conditions.kernel.take());
         run.conditions = peerlane::run::Conditions { began, host, kernel, driver, ..opened };
     }
+    (run.conditions.before, run.conditions.after) = (before, after);
     let mut all = Examination { gpus, planned, measured, repeated, ..Examination::of(examined.verdict) };
     all.notes = notes.into_iter().chain(probe.notes).collect();
     let is_fault = all.verdict.outcome == Outcome::Fault;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use peerlane::gate::Prober;
-use peerlane::plan::Plan;
+use peerlane::gate::{Observed, Prober};
+use peerlane::plan::{Method, Plan};
 use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits};
 use peerlane::units::Seconds;
 use peerlane_gpu::Tolerated;
@@ -49,6 +49,7 @@ pub(super) struct Probe<'a> {
     pub(super) conditions: Option<Conditions>,
     /// What happened to workers.
     pub(super) notes: Vec<String>,
+    observed: Observed,
 }
 
 /// How a worker's answer to a plan ended.
@@ -71,6 +72,7 @@ impl<'a> Probe<'a> {
             left_behind: Vec::new(),
             conditions: None,
             notes: Vec::new(),
+            observed: Observed::default(),
         }
     }
 
@@ -87,7 +89,8 @@ impl<'a> Probe<'a> {
         self.starts += 1;
         let tolerated = Tolerated { others: false, ours_before: self.opened, left_behind: self.left_behind.clone() };
         let (device, plan, done) = (self.device.clone(), remaining.plan().clone(), remaining.done().clone());
-        let request = Request { device, plan, done, tolerated, trial: None, more: true, yields: true };
+        let request =
+            Request { device, plan, done, tolerated, trial: None, more: true, yields: true, counts_once: true };
         self.worker = Some(Worker::start(&request).map_err(unreachable)?);
         Ok(())
     }
@@ -136,8 +139,13 @@ impl<'a> Probe<'a> {
                         remaining.answered(&new);
                         cells.extend(new);
                     }
+                    Message::Event(Event::States(states)) => {
+                        let before = &mut self.observed.before;
+                        *(if before.is_empty() { before } else { &mut self.observed.after }) = states;
+                    }
+                    Message::Event(Event::Counted(counted)) => self.observed.counted = Some(*counted),
                     Message::Event(Event::Finished(_)) => return End::Answered,
-                    Message::Alive | Message::Event(_) => {}
+                    Message::Alive => {}
                 },
                 Heard::Closed => return End::Accident(FlagKind::Failed, worker.epitaph()),
                 Heard::Garbled(problem) => {
@@ -198,6 +206,20 @@ impl Prober for Probe<'_> {
             }
         }
         Ok(cells)
+    }
+
+    fn observed(&mut self) -> Observed {
+        // a worker that was killed takes what it counted with it
+        if self.worker.is_some() && !self.time().is_zero() {
+            let nothing = Plan { method: Method::default(), rounds: Vec::new(), skipped: Vec::new() };
+            let mut remaining = Remaining::new(nothing, std::collections::BTreeSet::new());
+            let ended = self.send(&remaining, true).map(|()| self.hear(&mut remaining, &mut Vec::new(), &mut None));
+            if !matches!(ended, Ok(End::Answered)) {
+                self.notes.push("counters of errors could not be read in time".to_owned());
+                self.stop();
+            }
+        }
+        std::mem::take(&mut self.observed)
     }
 
     fn left(&mut self) -> Seconds {

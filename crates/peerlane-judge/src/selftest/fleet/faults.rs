@@ -108,6 +108,11 @@ impl Trouble {
         self == Trouble::NvlinkErrors
     }
 
+    /// Whether the gate's answer to it is to watch the machine: its rates are as ever.
+    pub(super) fn is_watched(self) -> bool {
+        self == Trouble::NvlinkErrors
+    }
+
     /// The adapter whose port runs at half its rate, which the machine's tools print.
     pub(super) fn halved(self, plant: &Plant) -> Option<&str> {
         plant.place().find(|name| self == Trouble::NicHalf && !name.starts_with(TOPO_NIC))

@@ -34,7 +34,7 @@ use super::plants::Plant;
 use super::record::{Bench, Today};
 use super::texts::Report;
 use super::{APART, Alarm};
-use crate::check::Settings;
+use crate::check::{Finding, Settings};
 use crate::fleet::{Again, Dictionary, Node, Records, judge};
 use crate::gate;
 use peerlane_design::case::Case;
@@ -171,12 +171,20 @@ struct Member {
     is_seen_twice: bool,
 }
 
+/// What a gate finds on one machine.
+#[derive(Clone, Debug, PartialEq)]
+struct AtGate {
+    /// Whether it takes the machine out of service.
+    takes_out: bool,
+    alarm: Alarm,
+}
+
 /// What one machine's runs show.
 struct Seen {
     /// One, or two of the same day.
     nodes: Vec<Node>,
-    /// Faults for which a gate takes it out of service, if it is judged alone.
-    alone: Vec<Alarm>,
+    /// What a gate finds, if it is judged alone.
+    alone: Vec<AtGate>,
 }
 
 /// Makes a fleet, measures each machine by the quick plan, and judges them; `report` is called for each as it ends.
@@ -200,7 +208,7 @@ pub fn fleet_test(wish: &Wish, report: &(dyn Fn() + Sync)) -> FleetTest {
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let seen: Vec<Seen> = done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
-    let (nodes, alone): (Vec<Vec<Node>>, Vec<Vec<Alarm>>) = seen.into_iter().map(|s| (s.nodes, s.alone)).unzip();
+    let (nodes, alone): (Vec<Vec<Node>>, Vec<Vec<AtGate>>) = seen.into_iter().map(|s| (s.nodes, s.alone)).unzip();
     // a record is measured once more where the rules look at it: thousands would not fit into memory
     let places: BTreeMap<&str, usize> = members.iter().enumerate().map(|(at, m)| (m.name.as_str(), at)).collect();
     let again = |node: &Node| {
@@ -225,11 +233,14 @@ fn among_peers(nodes: &[Node], dictionary: &Dictionary, again: Again) -> BTreeMa
     accused
 }
 
-/// The faults for which a gate takes a machine out of service.
-fn at_gate(design: &Design, shown: Shown, planted: &Planted, effects: &[(u64, Effects)]) -> Vec<Alarm> {
+/// What a gate finds.
+fn at_gate(design: &Design, shown: Shown, planted: &Planted, effects: &[(u64, Effects)]) -> Vec<AtGate> {
     let verdict = gate::simulate(&design.machine, (&design.shown, shown), planted, effects, DEADLINE).verdict;
-    let taken_out = verdict.findings.into_iter().filter(|one| one.action.takes_out()).map(|one| one.finding);
-    taken_out.map(|f| Alarm { rule: f.rule, subjects: f.subjects, summary: f.summary }).collect()
+    let found = verdict.findings.into_iter().map(|one| {
+        let Finding { rule, subjects, summary, .. } = one.finding;
+        AtGate { takes_out: one.action.takes_out(), alarm: Alarm { rule, subjects, summary } }
+    });
+    found.collect()
 }
 
 fn summed(
@@ -237,7 +248,7 @@ fn summed(
     designs: &[Design],
     members: &[Member],
     accused: &BTreeMap<String, Vec<Alarm>>,
-    alone: &[Vec<Alarm>],
+    alone: &[Vec<AtGate>],
 ) -> FleetTest {
     let mut test = FleetTest {
         schema: "peerlane/selftest-fleet/1",
@@ -262,13 +273,14 @@ fn summed(
                 planted: plant.words.clone(),
                 size: kind.has_size().then_some(*size),
                 found: among.iter().any(|a| about(&a)),
-                found_alone: alone.iter().any(|a| about(&a)),
+                found_alone: alone.iter().any(|one| (one.takes_out || kind.is_watched()) && about(&&one.alarm)),
             });
         }
         let accuse = |alarm: &Alarm| Accused { machine: member.name.clone(), alarm: alarm.clone() };
         test.false_alarms.extend(among.iter().filter(|a| !about(a)).map(accuse));
         if member.fault.is_none() {
-            test.alone_false_alarms.extend(alone.iter().map(accuse));
+            let taken_out = alone.iter().filter(|one| one.takes_out).map(|one| accuse(&one.alarm));
+            test.alone_false_alarms.extend(taken_out);
         }
     }
     test.faults.sort_by(|a, b| a.kind.cmp(&b.kind).then(a.size.unwrap_or(1.0).total_cmp(&b.size.unwrap_or(1.0))));
@@ -450,6 +462,7 @@ mod tests {
         for trouble in [Trouble::SlowPair, Trouble::SlowGpu, Trouble::SlowSlot, Trouble::FarBuffers] {
             let plant = trouble.plant(&design.machine, 0.2, &mut Random::new(1, trouble.name())).unwrap();
             let alarms = at(&plant.faults);
+            let alarms: Vec<Alarm> = alarms.into_iter().filter(|one| one.takes_out).map(|one| one.alarm).collect();
             let right = |alarm: &Alarm| alarm.subjects.iter().all(|subject| plant.touches(subject));
             assert!(!alarms.is_empty() && alarms.iter().all(right), "{}: {alarms:#?}", plant.words);
         }
