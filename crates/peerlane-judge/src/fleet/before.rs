@@ -1,8 +1,6 @@
 //! What changed on a machine since an earlier run.
 
-use std::collections::HashMap;
-
-use super::{Dictionary, Node, What, listed, subjects};
+use super::{Dictionary, Keyed, Node, What, listed, subjects};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Settings, Severity, WORSE_THAN_BEFORE};
 use peerlane_machine::subject::Subject;
@@ -27,7 +25,7 @@ struct Changed<'a> {
 /// it differs by more than `fleet.below`.
 pub fn against(before: &Node, now: &Node, dictionary: &Dictionary, settings: &Settings) -> Vec<Finding> {
     let known = dictionary.take();
-    let earlier: HashMap<u64, [f64; 3]> = before.numbers.iter().filter_map(|n| Some((n.key, n.value()?))).collect();
+    let earlier: Keyed<[f64; 3]> = before.numbers.iter().filter_map(|n| Some((n.key, n.value()?))).collect();
     let (mut worse, mut better, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let mut compared = 0;
     for number in &now.numbers {

@@ -1,6 +1,7 @@
 //! The fleet as a whole: machines, kinds, what is wrong with which machine, and what is a property of a kind.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use super::captured::{Fact, fewer_than_peers, older_drivers};
@@ -9,7 +10,7 @@ use super::machines::{Machine, machines};
 use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
 use super::rules::{Again, Look, Seen, look};
 use super::usual::{FEWEST, Limits, Usual};
-use super::{Dictionary, Node, What};
+use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
 use crate::check::{Finding, Settings};
 use peerlane_machine::date::utc;
@@ -158,8 +159,9 @@ fn kinds<'m, 'a>(all: &'m [Machine<'a>]) -> Vec<Vec<&'m Machine<'a>>> {
 }
 
 /// The columns of all numbers, with their places.
-fn columns<'k>(all: &[Machine], known: &'k HashMap<u64, What>) -> BTreeMap<&'k Test, usize> {
-    let keys: HashSet<u64> = all.iter().flat_map(|machine| &machine.current).map(|(number, _)| number.key).collect();
+fn columns<'k>(all: &[Machine], known: &'k Keyed<What>) -> BTreeMap<&'k Test, usize> {
+    let keys: HashSet<u64, BuildHasherDefault<AsItIs>> =
+        all.iter().flat_map(|machine| &machine.current).map(|(number, _)| number.key).collect();
     let found: BTreeSet<&Test> =
         keys.iter().filter_map(|key| known.get(key)).filter(|w| !w.by_cpu).map(|w| &w.column).collect();
     found.into_iter().enumerate().map(|(at, test)| (test, at)).collect()
@@ -170,7 +172,7 @@ fn scores(
     machine: &Machine,
     usual: Option<&Usual>,
     columns: &BTreeMap<&Test, usize>,
-    known: &HashMap<u64, What>,
+    known: &Keyed<What>,
 ) -> Vec<Option<f32>> {
     let mut scores: Vec<Option<f32>> = vec![None; columns.len()];
     let Some(usual) = usual else { return scores };
@@ -191,7 +193,7 @@ fn ruled(
     members: &[&Machine],
     suspects: &[Vec<Suspect>],
     usual: Option<&Usual>,
-    known: &HashMap<u64, What>,
+    known: &Keyed<What>,
     again: Again,
     settings: &Settings,
 ) -> Vec<Seen> {
@@ -271,7 +273,7 @@ fn outliers(
     suspects: Vec<Suspect>,
     mut seen: Seen,
     shared: &[Shared],
-    (columns, known): (&BTreeMap<&Test, usize>, &HashMap<u64, What>),
+    (columns, known): (&BTreeMap<&Test, usize>, &Keyed<What>),
     settings: &Settings,
 ) -> (Vec<Outlier>, usize) {
     seen.faults.retain(|finding| !shared.iter().any(|shared| shared.rule == finding.rule));

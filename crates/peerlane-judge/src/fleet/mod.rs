@@ -25,12 +25,36 @@ pub use names::of_path as machine_of_path;
 pub use read::{Dictionary, Node};
 pub use rules::Again;
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use crate::check::Cost;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::plan::Test as Family;
 use peerlane_measure::run::FlagKind;
+
+/// By keys of the [`Dictionary`], which are hashes already: hashing millions of them again takes a second.
+type Keyed<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
+
+/// Takes a key for its hash.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}
 
 /// One number of a run, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]

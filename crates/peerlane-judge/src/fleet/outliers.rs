@@ -1,11 +1,11 @@
 //! What is suspect about a machine: numbers that differ from those of its peers, and from its own earlier ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::culprit::{Group, groups};
 use super::machines::Machine;
 use super::usual::{Bad, FEWEST, Limits, Usual, median};
-use super::{What, listed};
+use super::{Keyed, What, listed};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, OUTLIER, Settings, Severity, WORSE_THAN_BEFORE};
 use peerlane_machine::matrix::Unit;
@@ -44,12 +44,7 @@ pub(super) struct Suspect {
 }
 
 /// What differs from a machine's peers.
-pub(super) fn among_peers(
-    machine: &Machine,
-    usual: &Usual,
-    known: &HashMap<u64, What>,
-    settings: &Settings,
-) -> Vec<Suspect> {
+pub(super) fn among_peers(machine: &Machine, usual: &Usual, known: &Keyed<What>, settings: &Settings) -> Vec<Suspect> {
     let limits = Limits::of(settings, usual.machines);
     let bad = machine.current.iter().filter_map(|(number, _)| usual.bad(number, known.get(&number.key)?, limits));
     let others = usual.machines - 1;
@@ -62,7 +57,7 @@ pub(super) fn among_peers(
     };
     let report = |group: Group| {
         counts(&group, |b| {
-            limits.times(ALONE).exceeded(b.what, [b.value?; 3], b.usual, usual.deviation(b.what)).map(drop)
+            limits.times(ALONE).exceeded(b.what, [b.value?; 3], b.usual, || usual.deviation(b.what)).map(drop)
         })
         .then(|| report(machine, group, (OUTLIER, &format!("{others} machines of its kind")), &shows))
     };
@@ -75,7 +70,7 @@ pub(super) fn among_peers(
 pub(super) fn since_before(
     machine: &Machine,
     usual: Option<&Usual>,
-    known: &HashMap<u64, What>,
+    known: &Keyed<What>,
     settings: &Settings,
 ) -> Vec<Suspect> {
     if machine.records.len() == 1 {
@@ -108,7 +103,7 @@ pub(super) fn since_before(
         } else {
             Limits::of(settings, 2 * values.len())
         };
-        let sigma = usual.map_or(0.003, |usual| usual.deviation(what));
+        let sigma = || usual.map_or(0.003, |usual| usual.deviation(what));
         let worst = |of: f64, earlier: &[f64; 3]| if what.is_rate() { of.min(earlier[1]) } else { of.max(earlier[2]) };
         let worst = earlier.iter().fold(old, worst);
         if let Some((worse, deviations)) = limits.exceeded(what, value, old, sigma)

@@ -1,6 +1,5 @@
 //! The numbers of a run, and the kind of its machine, from its record.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +7,7 @@ use serde::Deserialize;
 
 use super::captured::Fact;
 use super::document::Test as Column;
-use super::{Number, What, facts, names};
+use super::{Keyed, Number, What, facts, names};
 use peerlane_machine::matrix::{Engine, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Transfer, Via};
@@ -26,17 +25,20 @@ const STAND_IN: &str = "00000000-0000-0000-0000-";
 /// What the numbers of many runs are, each listed once.
 #[derive(Debug, Default)]
 pub struct Dictionary {
-    known: Mutex<HashMap<u64, What>>,
+    known: Mutex<Keyed<What>>,
     /// Keys of numbers by what stands in records, so that each text is read once.
-    keys: Mutex<HashMap<u64, u64>>,
+    keys: Mutex<Keyed<u64>>,
     /// The same for descriptions of machines.
-    fabrics: Mutex<HashMap<u64, Arc<Described>>>,
+    fabrics: Mutex<Keyed<Arc<Described>>>,
     /// What earlier records held, for each thread that reads.
-    memories: Mutex<Vec<Memory>>,
+    memories: Mutex<Vec<(Memory, Last)>>,
 }
 
+/// The last description of a machine as JSON, and what it says: most records of a fleet have the same.
+type Last = Option<(String, Arc<Described>)>;
+
 impl Dictionary {
-    pub(super) fn take(&self) -> HashMap<u64, What> {
+    pub(super) fn take(&self) -> Keyed<What> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -119,10 +121,18 @@ impl Node {
     /// Fails where the text is no record of this version, or none of a machine with a GPU that is known.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
         let memories = || dictionary.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut memory = memories().pop().unwrap_or_default();
-        let excerpt = Excerpt::read(text, &mut memory);
-        memories().push(memory);
-        match excerpt.and_then(|excerpt| Node::compared(&excerpt, file, dictionary)) {
+        let (mut memory, mut last) = memories().pop().unwrap_or_default();
+        let node = Excerpt::read(text, &mut memory).and_then(|excerpt| {
+            let known = last.as_ref().filter(|(fabric, _)| *fabric == excerpt.fabric).map(|(_, known)| known.clone());
+            let described = known.unwrap_or_else(|| {
+                let fresh = described(&excerpt.fabric, dictionary);
+                last = Some((excerpt.fabric.clone().into_owned(), fresh.clone()));
+                fresh
+            });
+            Node::compared(&excerpt, file, &described, dictionary)
+        });
+        memories().push((memory, last));
+        match node {
             Some(node) => Ok(node),
             None => Ok(Node::of(&Partial::read(text)?.run, file, dictionary)),
         }
@@ -142,17 +152,18 @@ impl Node {
     pub fn of(run: &Run, file: &str, dictionary: &Dictionary) -> Node {
         let excerpt = Excerpt::of(run);
         // all work of a run is known
-        Node::compared(&excerpt, file, dictionary).unwrap_or_else(|| Node::new(&excerpt, file, dictionary, Vec::new()))
+        let described = described(&excerpt.fabric, dictionary);
+        Node::compared(&excerpt, file, &described, dictionary)
+            .unwrap_or_else(|| Node::new(&excerpt, file, &described, Vec::new()))
     }
 
     /// `None` where a number is of a kind that this version does not know.
-    fn compared(excerpt: &Excerpt, file: &str, dictionary: &Dictionary) -> Option<Node> {
-        let numbers = numbers(&excerpt.numbers, &described(&excerpt.fabric, dictionary), dictionary)?;
-        Some(Node::new(excerpt, file, dictionary, numbers))
+    fn compared(excerpt: &Excerpt, file: &str, described: &Described, dictionary: &Dictionary) -> Option<Node> {
+        let numbers = numbers(&excerpt.numbers, described, dictionary)?;
+        Some(Node::new(excerpt, file, described, numbers))
     }
 
-    fn new(excerpt: &Excerpt, file: &str, dictionary: &Dictionary, numbers: Vec<Number>) -> Node {
-        let described = described(&excerpt.fabric, dictionary);
+    fn new(excerpt: &Excerpt, file: &str, described: &Described, numbers: Vec<Number>) -> Node {
         let conditions = &excerpt.conditions;
         let host = conditions.host.clone().filter(|host| !names::is_nameless(host));
         Node {

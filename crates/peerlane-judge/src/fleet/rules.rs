@@ -1,12 +1,12 @@
 //! What the rules find on machines, each by its newest record.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use super::Node;
 use super::captured::{Fact, reported};
+use super::{Keyed, Node};
 use crate::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
 use peerlane_design::case::Case;
 use peerlane_model::comparison::Comparison;
@@ -42,7 +42,7 @@ pub(super) struct Seen {
 
 /// Looks at machines, in the order given.
 pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<Seen> {
-    let mut first: HashMap<u64, usize> = HashMap::new();
+    let mut first: Keyed<usize> = Keyed::default();
     let of: Vec<usize> = machines
         .iter()
         .enumerate()

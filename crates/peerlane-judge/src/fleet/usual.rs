@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::machines::Machine;
-use super::{Number, What};
+use super::{Keyed, Number, What};
 use crate::check::Settings;
 use peerlane_measure::run::FlagKind;
 
@@ -63,14 +63,17 @@ impl Limits {
         what: &What,
         [value, low, high]: [f64; 3],
         usual: f64,
-        sigma: f64,
+        sigma: impl FnOnce() -> f64,
     ) -> Option<(f64, f64)> {
         // times spread more than rates
         let below = if what.is_rate() { self.below } else { 2.0 * self.below };
         let worse = what.worse(value, usual);
         let at_best = what.worse(if what.is_rate() { high } else { low }, usual);
-        let deviations = deviations(worse, sigma);
-        (worse > below && at_best > below / 2.0 && deviations > self.deviations).then_some((worse, deviations))
+        if worse <= below || at_best <= below / 2.0 {
+            return None;
+        }
+        let deviations = deviations(worse, sigma());
+        (deviations > self.deviations).then_some((worse, deviations))
     }
 }
 
@@ -83,7 +86,7 @@ fn deviations(worse: f64, sigma: f64) -> f64 {
 #[derive(Debug)]
 pub(super) struct Usual {
     /// Median by number, and how many have one.
-    medians: HashMap<u64, (f64, usize)>,
+    medians: Keyed<(f64, usize)>,
     /// Standard deviation between machines by class, as a share.
     deviations: HashMap<String, f64>,
     pub(super) machines: usize,
@@ -100,14 +103,14 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
 }
 
 impl Usual {
-    pub(super) fn of(members: &[&Machine], known: &HashMap<u64, What>) -> Usual {
-        let mut values: HashMap<u64, Vec<f64>> = HashMap::new();
+    pub(super) fn of(members: &[&Machine], known: &Keyed<What>) -> Usual {
+        let mut values: Keyed<Vec<f64>> = Keyed::default();
         for (number, _) in members.iter().flat_map(|machine| &machine.current) {
             if let Some([value, ..]) = number.value() {
                 values.entry(number.key).or_default().push(value);
             }
         }
-        let mut medians = HashMap::new();
+        let mut medians = Keyed::default();
         let mut off: HashMap<&str, Vec<f64>> = HashMap::new();
         for (key, mut of) in values {
             let usual = median(&mut of);
@@ -145,7 +148,7 @@ impl Usual {
         }
         match (number.value(), number.void) {
             (Some(value), _) => {
-                let (worse, deviations) = limits.exceeded(what, value, usual, self.deviation(what))?;
+                let (worse, deviations) = limits.exceeded(what, value, usual, || self.deviation(what))?;
                 Some(Bad { key: number.key, what, value: Some(value[0]), usual, worse, deviations, void: None })
             }
             (None, Some(void)) if others as f64 >= OTHERS * self.machines as f64 => Some(Bad {
@@ -162,7 +165,7 @@ impl Usual {
     }
 
     /// Whether all numbers of a machine are near the usual ones, so that rules find on it what they find on others like it.
-    pub(super) fn is_typical(&self, machine: &Machine, known: &HashMap<u64, What>, limits: Limits) -> bool {
+    pub(super) fn is_typical(&self, machine: &Machine, known: &Keyed<What>, limits: Limits) -> bool {
         machine.current.iter().all(|(number, _)| {
             let what = known.get(&number.key);
             what.is_some_and(|what| match (number.value(), self.median(number.key)) {
