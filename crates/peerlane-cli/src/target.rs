@@ -1,6 +1,7 @@
 //! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
 mod example;
+pub(crate) mod nodes;
 mod redacted;
 
 use std::borrow::Cow;
@@ -123,6 +124,7 @@ fn join_all(
         let target = target.as_str();
         match source {
             Ok(Source::Case(case)) => cases.push(*case),
+            Ok(Source::Cases(of_nodes)) => cases.extend(of_nodes),
             Ok(Source::Run(partial)) => match of_run(*partial, target) {
                 Ok(case) => cases.push(case),
                 Err(problem) => problems.push(problem),
@@ -245,6 +247,7 @@ pub(crate) fn is_target(word: &OsStr) -> bool {
 /// The content of one target.
 enum Source {
     Case(Box<Case>),
+    Cases(Vec<Case>),
     Text(Found),
     Run(Box<Partial>),
     Inference(Box<Inference>),
@@ -273,9 +276,8 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
         return read_system(path, target).map(|case| Source::Case(Box::new(case)));
     }
     if is_nodes_run(path) {
-        return Err(format!(
-            "{target} is a record between nodes, and this command is about machines; 'check', 'report' and 'compare' read it"
-        ));
+        let record = nodes::Record::of(path)?;
+        return nodes::nodes_of(&record.run, target);
     }
     // a file that is too large is rejected before it is read
     if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {

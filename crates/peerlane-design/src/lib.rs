@@ -6,6 +6,7 @@ pub mod case;
 pub mod cluster;
 pub mod compare;
 pub mod infer;
+pub mod measured_cluster;
 pub mod place;
 pub mod simulate;
 pub mod simulated_cluster;

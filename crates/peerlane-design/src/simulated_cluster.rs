@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via, read_cluster};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fault::NOISE;
+use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::random::Random;
 use peerlane_machine::units::Seconds;
@@ -42,6 +43,8 @@ pub struct Prediction {
     pub value: f64,
     /// Switches on its path, and links between switches: `leaf3`, `leaf3 to spine1`.
     pub through: Vec<String>,
+    /// What binds it, where that is known.
+    pub bound_by: Option<String>,
 }
 
 /// The nodes of a cluster as those that measure each other.
@@ -77,9 +80,14 @@ pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
 
 /// The host memory nearest to a NIC.
 fn memory_near(cluster: &Cluster, nic: NodeId) -> Result<NodeId, ClusterError> {
-    let fabric = &cluster.node.fabric;
-    let near = fabric.of_kind(NodeKind::Host).min_by_key(|host| fabric.class(*host, nic));
-    near.ok_or_else(|| ClusterError::Model(format!("{} has no host memory to measure with", cluster.node.name)))
+    let without = || ClusterError::Model(format!("{} has no host memory to measure with", cluster.node.name));
+    nearest_memory(&cluster.node, nic).ok_or_else(without)
+}
+
+/// The host memory of a machine that is nearest to a NIC.
+pub(crate) fn nearest_memory(machine: &Machine, nic: NodeId) -> Option<NodeId> {
+    let fabric = &machine.fabric;
+    fabric.of_kind(NodeKind::Host).min_by_key(|host| fabric.class(*host, nic))
 }
 
 /// A step's path.
@@ -153,8 +161,11 @@ impl<'a> Predictor<'a> {
                 _ => solved.next()?,
             };
             let both = if matches!(step.probe, Probe::WriteBoth | Probe::SendBoth) { 2.0 } else { 1.0 };
-            (value.is_finite() && value > 0.0)
-                .then(|| Prediction { value: both * value, through: known.through.clone() })
+            (value.is_finite() && value > 0.0).then(|| Prediction {
+                value: both * value,
+                through: known.through.clone(),
+                bound_by: None,
+            })
         };
         steps.iter().enumerate().map(predicted).collect()
     }

@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 74] = [
+const ACTIONS: [(&str, Action, Action); 75] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -132,6 +132,7 @@ const ACTIONS: [(&str, Action, Action); 74] = [
     ("lost-node", Isolate, Isolate),
     ("slow-node", Isolate, Monitor),
     ("slow-nic", Isolate, Monitor),
+    ("narrow-nic", Isolate, Monitor),
     ("slow-switch", Monitor, Monitor),
     ("slow-between-nodes", Monitor, Monitor),
     ("late-between-nodes", Monitor, Monitor),

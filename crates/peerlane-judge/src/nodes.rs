@@ -1,11 +1,12 @@
 //! What is wrong between nodes: findings on a record of many nodes that measured each other.
 //!
-//! What each pair should deliver is known where the cluster is (a simulated one), or where NICs report their ports' rates;
-//! else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
+//! What each pair should deliver is known where the cluster is (a simulated one), where the nodes reported what they are, or
+//! their NICs their ports' rates; else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
 //! words, its fix, and what its loopback tells.
 
 mod against;
 mod findings;
+mod narrow;
 mod one_way;
 mod slow;
 mod words;
@@ -20,8 +21,9 @@ use serde::Serialize;
 
 use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN_BEFORE, Waived};
 use peerlane_design::cluster::Cluster;
+use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
-use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
+use peerlane_measure::nodes::{Cell, End, NodesRun, Probe, Step, Transport};
 
 /// Names the format of [`NodesCheck`].
 pub const SCHEMA: &str = "peerlane/nodes-check/1";
@@ -43,10 +45,11 @@ impl Joined<'_> {
     }
 }
 
-/// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated.
-pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>) -> Vec<Joined<'a>> {
+/// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated; without one,
+/// the ends decide, of nodes that described themselves.
+pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> Vec<Joined<'a>> {
     let Some(cluster) = cluster else {
-        return run.cells.iter().map(|cell| Joined { cell, expected: of_ports(run, cell) }).collect();
+        return run.cells.iter().map(|cell| Joined { cell, expected: of_ends(run, ends, cell) }).collect();
     };
     let mut predictor = Predictor::new(cluster);
     let mut all = Vec::with_capacity(run.cells.len());
@@ -57,17 +60,40 @@ pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>) -> Vec<Joined<'a
     all
 }
 
-/// The lower rate of two ports, as they report it.
-fn of_ports(run: &NodesRun, cell: &Cell) -> Option<Prediction> {
-    if cell.step.is_loopback() || !matches!(cell.step.probe, Probe::Write | Probe::Read | Probe::Send) {
+/// What the ends and their ports carry: from host memory to the NIC, the slower port's line, from the NIC to host memory.
+fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
+    let step = &cell.step;
+    if !matches!(step.probe, Probe::Write | Probe::Read | Probe::Send) {
         return None;
     }
-    let rate = |end: &peerlane_measure::nodes::End| {
+    let by_ends = ends.rate(step);
+    let (ports, ends) = match by_ends {
+        Some((rate, why)) => (of_ports(run, step), Some((rate.bytes_per_second(), why.to_owned()))),
+        None => (of_ports(run, step), None),
+    };
+    let (value, bound_by) = match (ports, ends) {
+        (Some(ports), Some((rate, why))) if rate < ports => (rate, Some(why)),
+        (Some(ports), Some(_)) => (ports, Some(PORTS.to_owned())),
+        (Some(ports), None) => (ports, None),
+        (None, Some((rate, why))) => (rate, Some(why)),
+        (None, None) => return None,
+    };
+    Some(Prediction { value, through: Vec::new(), bound_by })
+}
+
+/// What binds a path whose ends carry more than its ports.
+const PORTS: &str = "the NICs' ports";
+
+/// The lower rate of two ports, as they report it, in bytes a second.
+fn of_ports(run: &NodesRun, step: &Step) -> Option<f64> {
+    if step.is_loopback() {
+        return None;
+    }
+    let rate = |end: &End| {
         let nic = end.nic.as_ref()?;
         run.nodes.get(end.node)?.nics.iter().find(|own| own.name == *nic)?.rate
     };
-    let value = rate(&cell.step.from)?.min(rate(&cell.step.to)?).bytes_per_second();
-    Some(Prediction { value, through: Vec::new() })
+    Some(rate(&step.from)?.min(rate(&step.to)?).bytes_per_second())
 }
 
 /// One end of a pair in a document.
@@ -87,6 +113,9 @@ pub struct Pair {
     /// What it should be, in the same unit, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<f64>,
+    /// What binds that, where the nodes' own paths are known: `NIC0–rc0, PCIe 3.0 x8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_by: Option<String>,
     /// What is delivered of what is expected; above 1 is better than expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
@@ -115,10 +144,17 @@ pub struct NodesCheck {
 }
 
 /// Judges a record, by a site's settings, and beside an earlier record of the same nodes if there is one.
-pub fn judge(run: &NodesRun, joined: &[Joined], settings: &Settings, before: Option<&NodesRun>) -> NodesCheck {
+pub fn judge(
+    run: &NodesRun,
+    joined: &[Joined],
+    ends: &Ends,
+    settings: &Settings,
+    before: Option<&NodesRun>,
+) -> NodesCheck {
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
     findings.extend(slow::slow(run, joined, "as others reach"));
+    findings.extend(narrow::narrow(run, ends));
     findings.extend(one_way::one_way(run, joined));
     findings.extend(findings::failed(run));
     findings.extend(before.into_iter().flat_map(|before| against::worse(before, run)).map(|finding| Finding {
@@ -163,6 +199,7 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
         probe: step.probe,
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
+        bound_by: joined.expected.as_ref().and_then(|expected| expected.bound_by.clone()),
         share: joined.share(),
     }
 }

@@ -19,7 +19,7 @@ mod words;
 pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
 pub use limits::Limits;
-pub use machine::TOOL;
+pub use machine::{TOOL, machine_of_texts};
 pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
 pub use sets::{TransferSet, sets};
 pub use words::ends;

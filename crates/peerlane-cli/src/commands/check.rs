@@ -23,11 +23,12 @@ use crate::render::headline::Headline;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang};
 use crate::render::{curves, findings, label, line_width, matrix, screen, tree};
+use crate::target::nodes::Record;
 use crate::target::{Loaded, change, is_named, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if let Some(record) = nodes::record::Record::only(&args.machines.targets) {
+    if let Some(record) = Record::only(&args.machines.targets) {
         return nodes::check::run(args, record?, out);
     }
     let site = Site::read(args.judgement.rules.file.as_deref())?;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use peerlane::cluster::{self, Cluster, Wanted};
 use peerlane::machine::Machine;
+use peerlane::measured_cluster;
 use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
@@ -14,7 +15,8 @@ use peerlane::what_if::Edit;
 
 use crate::Failure;
 use crate::args::{Grown, Machines};
-use crate::target::{changed, known_names, load, system_file};
+use crate::target::nodes::Record;
+use crate::target::{changed, is_nodes_run, known_names, load, system_file};
 
 /// The clusters to simulate, and whether some could not be read.
 pub(super) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
@@ -74,9 +76,15 @@ fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster
     Some(each.collect())
 }
 
-/// A cluster from the catalogue or from a file.
+/// A cluster from the catalogue, from a file, or as it was measured.
 pub(super) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
     let (path, target) = (Path::new(target), &*target.to_string_lossy());
+    if is_nodes_run(path) {
+        let measured = |record: Record| {
+            measured_cluster::cluster(&record.run).map_err(|e| Failure::new(format!("{}: {e}", record.file)))
+        };
+        return Some(Record::read(path).and_then(measured));
+    }
     if let Some(found) = cluster::embedded(target) {
         return Some(found.map_err(|e| Failure::new(e.to_string())));
     }

@@ -14,6 +14,7 @@ use super::site::Site;
 use super::{json, nodes};
 use crate::args::CompareArgs;
 use crate::render::designs;
+use crate::target::nodes::Record;
 use crate::target::{changed, known_names, load};
 use crate::{Failure, Outcome, html};
 
@@ -21,7 +22,7 @@ use crate::{Failure, Outcome, html};
 const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if let Some(records) = nodes::record::Record::all(&args.targets) {
+    if let Some(records) = Record::all(&args.targets) {
         return nodes::compare::run(args, &records?, out);
     }
     can_write_page(args.html.as_deref())?;

@@ -10,11 +10,12 @@ use super::check::{can_write_page, machines, models, write_page};
 use super::nodes;
 use super::site::Site;
 use crate::args::ReportArgs;
+use crate::target::nodes::Record;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     can_write_page(Some(&args.output))?;
-    if let Some(record) = nodes::record::Record::only(&args.machines.targets) {
+    if let Some(record) = Record::only(&args.machines.targets) {
         return nodes::report::run(args, record?);
     }
     let loaded = machines(&args.machines, &args.what_if, args.learn)?;

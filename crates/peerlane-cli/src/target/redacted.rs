@@ -6,9 +6,11 @@ use std::path::Path;
 
 use peerlane::catalogue;
 use peerlane::evidence::{self, Files, Item};
+use peerlane::nodes::NodesRun;
 use peerlane::run::MAX_RUN_BYTES;
 
-use super::{Source, example, read_document, system_file, unknown};
+use super::nodes::{self, Record};
+use super::{Source, example, is_nodes_run, read_document, system_file, unknown};
 use crate::live;
 use crate::redact::Redactor;
 
@@ -18,6 +20,8 @@ enum Raw {
     Public(Box<Source>),
     /// A system file.
     System(String),
+    /// A record between nodes.
+    Nodes(Box<NodesRun>),
     /// A file of text or JSON.
     Text(String),
     /// An archive or a folder.
@@ -34,6 +38,7 @@ pub(super) fn read(targets: &[OsString]) -> Vec<(String, Result<Source, String>)
     for (_, source) in &raw {
         match source {
             Ok(Raw::System(text) | Raw::Text(text)) => redactor.learn(text),
+            Ok(Raw::Nodes(run)) => nodes::learn(&mut redactor, run),
             Ok(Raw::Files(files)) => redactor.learn_files(files),
             Ok(Raw::Live(look)) => look.learn(&mut redactor),
             Ok(Raw::Public(_)) | Err(_) => {}
@@ -52,6 +57,11 @@ fn redacted(target: &OsStr, source: Result<Raw, String>, redactor: &mut Redactor
             let text = redactor.text(&text);
             let read = catalogue::read_design(&text, &name).map_err(|e| e.to_string());
             (name, read.map(|machine| Source::Case(Box::new(machine.into()))))
+        }
+        Ok(Raw::Nodes(mut run)) => {
+            nodes::hide(redactor, &mut run);
+            let read = nodes::nodes_of(&run, &name);
+            (name, read)
         }
         Ok(Raw::Text(text)) => {
             let read = read_document(&name, redactor.text(&text).as_bytes());
@@ -90,6 +100,9 @@ fn open(target: &OsStr) -> Result<Raw, String> {
     }
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return system_file(path, name).map(Raw::System);
+    }
+    if is_nodes_run(path) {
+        return Record::of(path).map(|record| Raw::Nodes(Box::new(record.run)));
     }
     let files = evidence::collect(path).map_err(|e| e.to_string())?;
     Ok(if path.is_dir() { Raw::Files(files) } else { of_files(files) })

@@ -98,18 +98,112 @@ fn what_was_interrupted_is_resumed() {
     assert_eq!(resumed["cells"].as_array().unwrap().len(), cells.len());
 }
 
-#[test]
-fn other_commands_name_the_one_that_reads_it() {
-    let (_, file) = fresh("others.json");
-    out(&["measure", "cluster:apenet-pair", "-o", &file]);
-    for command in ["predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
-        let output = peerlane(&[command, &file]);
-        let said = err(&output);
-        assert!(
-            status(&output) == 2 && said.contains("record between nodes") && said.contains("check"),
-            "{command}: {said}"
-        );
+/// Writes a record's content, whose format readers know by its first field.
+fn written(file: &PathBuf, run: &serde_json::Value) {
+    let rest = run.to_string().replacen("\"schema\":\"peerlane/nodes/1\",", "", 1);
+    fs::write(file, format!("{{\"schema\":\"peerlane/nodes/1\",{}", &rest[1..])).unwrap();
+}
+
+/// The record of nodes that described themselves: texts by node, in place of the cluster that was simulated.
+fn of_real_nodes(file: &PathBuf, texts: &dyn Fn(usize) -> Option<String>) {
+    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let fields = run.as_object_mut().unwrap();
+    fields.retain(|name, _| !["cluster", "system"].contains(&name.as_str()));
+    for (at, node) in run["nodes"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let Some(text) = texts(at) else { continue };
+        node["evidence"] = serde_json::json!([{ "name": "topo.xml", "text": text }]);
     }
+    written(file, &run);
+}
+
+#[test]
+fn other_commands_are_about_the_nodes_or_name_the_one_that_reads_it() {
+    let (file, name) = fresh("others.json");
+    out(&["measure", "cluster:apenet-pair", "-o", &name]);
+    for command in ["predict", "map"] {
+        assert_eq!(out(&[command, &name]), out(&[command, "apenet-x56xx"]), "{command} is of the record's nodes");
+    }
+    of_real_nodes(&file, &|_| None);
+    for command in ["predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
+        let output = peerlane(&[command, &name]);
+        let said = err(&output);
+        let precise =
+            said.contains("record between nodes") && said.contains("check") || said.contains("described itself");
+        assert!(status(&output) == 2 && precise, "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_record_is_simulated_as_a_cluster_with_the_capacities_that_were_measured() {
+    let cluster =
+        "name = \"eight\"\nnode = \"hgx-h200\"\nnodes = 8\n[network]\nshape = \"rail\"\nhop_latency_us = 0.2\n";
+    let cluster = crate::common::file("nodes", "eight.toml", cluster);
+    let (_, whole) = fresh("whole.json");
+    out(&["measure", &format!("cluster:{cluster}"), "-o", &whole]);
+    let (_, slow) = fresh("slow.json");
+    out(&[
+        "measure",
+        &format!("cluster:{cluster}"),
+        "--faults",
+        "slow-cable:node5/mlx5_0:0.3,lost-node:node2:400",
+        "-o",
+        &slow,
+    ]);
+    let time = |target: &str, workload: &str| {
+        let document = json(&["simulate", target, "-w", workload, "--sizes", "64MiB", "--json"]);
+        let point = &document["points"][0];
+        (point["time"].as_f64().unwrap(), document.to_string())
+    };
+    let send = "point-to-point:node5/GPU0:node1/GPU0";
+    for workload in ["all-reduce", "all-to-all", send] {
+        let [(designed, _), (measured, _)] = [&cluster, &whole].map(|target| time(target, workload));
+        assert!((measured / designed - 1.0).abs() < 0.01, "{workload}: {designed} {measured}");
+    }
+    let [(whole, _), (slow, said)] = [&whole, &slow].map(|target| time(target, send));
+    assert!((whole / slow - 0.3).abs() < 0.01, "{whole} {slow}");
+    assert!(said.contains("links that nodes share are not in it"), "{said}");
+}
+
+#[test]
+fn what_a_node_told_of_its_links_is_what_its_paths_should_carry() {
+    let (file, name) = fresh("links.json");
+    let cluster =
+        "name = \"four\"\nnode = \"hpcac-tessa\"\nnodes = 4\n[network]\nshape = \"switch\"\nhop_latency_us = 0.2\n";
+    let cluster = format!("cluster:{}", crate::common::file("nodes", "four.toml", cluster));
+    out(&["measure", &cluster, "--faults", "slow-node:node3:0.56", "-o", &name]);
+    let xml = out(&["map", "hpcac-tessa", "--format", "nccl-xml"]);
+    let wide = "link_width=\"16\"";
+    let narrow = |xml: &str| {
+        // the card of mlx5_0, in a slot of half the width
+        let (before, after) = xml.rsplit_once("class=\"0x020000\"").unwrap();
+        format!("{before}class=\"0x020000\"{}", after.replacen(wide, "link_width=\"8\"", 1))
+    };
+    of_real_nodes(&file, &|node| Some(if node == 3 { narrow(&xml) } else { xml.clone() }));
+    let judged = json_of(&peerlane(&["check", &name, "--json"]));
+    let found: Vec<(&str, &str)> = judged["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|f| Some((f["rule"].as_str()?, f["subjects"][0].as_str()?)))
+        .collect();
+    assert!(found.contains(&("narrow-nic", "node3/mlx5_0")), "{found:?}");
+    assert!(!found.contains(&("slow-nic", "node3/mlx5_0")), "its link explains what it reaches: {found:?}");
+    assert!(found.iter().any(|(rule, of)| *rule == "slow-nic" && of.starts_with("node3/")), "{found:?}");
+    for pair in judged["pairs"].as_array().unwrap().iter().filter(|pair| pair["probe"] == "write") {
+        let [from, to] = ["from", "to"].map(|end| pair[end].as_str().unwrap());
+        let of_narrow = [from, to].iter().any(|end| ["node3/mlx5_0", "node3/mlx5_1"].contains(end));
+        let (expected, why) = (pair["expected"].as_f64().unwrap() / 1e9, pair["bound_by"].as_str().unwrap());
+        if of_narrow {
+            assert!((6.0..7.5).contains(&expected) && why.contains("x8"), "{pair}");
+        } else {
+            assert!((11.0..13.0).contains(&expected), "{pair}");
+        }
+    }
+    // one of the machines
+    let map = out(&["map", &name, "--machine", "node3"]);
+    assert!(map.contains("x8") && !out(&["map", &name, "--machine", "node1"]).contains("x8 "), "{map}");
+    let redacted = peerlane(&["map", &name, "--machine", "1", "--redact"]);
+    assert!(status(&redacted) == 0 && !stdout(&redacted).contains("node0"), "{}", err(&redacted));
 }
 
 #[test]
@@ -118,7 +212,7 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
     out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.5", "-o", &file]);
     let formatted = |format: &str| stdout(&peerlane(&["check", &file, "--format", format]));
     let junit = formatted("junit");
-    assert!(junit.contains("<testsuite name=\"quong\" tests=\"8\" failures=\"1\">"), "{junit}");
+    assert!(junit.contains("<testsuite name=\"quong\" tests=\"9\" failures=\"1\">"), "{junit}");
     assert!(junit.contains("name=\"slow-node: node3\""), "{junit}");
     let markdown = formatted("markdown");
     assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");

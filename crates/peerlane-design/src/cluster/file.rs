@@ -159,8 +159,7 @@ pub fn read_cluster(
         }
         let rate = rate.map_or_else(|| line_rate(&machine, nics[0]), Ok).map_err(at(network.shape.span()))?;
         let shape = Shape::Explicit(links);
-        let network =
-            Network { shape, nodes: count, nics: nics.len() as u32, rate, hop_latency, failed: Default::default() };
+        let network = Network::new(shape, [count, nics.len() as u32], rate, hop_latency);
         Cluster { nodes: count, network: Some(network), nics, ..Cluster::single(machine) }
     } else {
         if let Some(link) = read.links.first() {

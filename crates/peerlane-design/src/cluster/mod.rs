@@ -146,7 +146,7 @@ impl Cluster {
         let nics = network_nics(&machine, matches!(wanted, Wanted::Torus(_)))?;
         let (shape, assumptions) = wanted.shape(nodes, nics.len() as u32)?;
         let rate = rate.map_or_else(|| line_rate(&machine, nics[0]), Ok)?;
-        let network = Network { shape, nodes, nics: nics.len() as u32, rate, hop_latency, failed: Default::default() };
+        let network = Network::new(shape, [nodes, nics.len() as u32], rate, hop_latency);
         let name = format!("{nodes} × {}, {wanted}", machine.name);
         let mut cluster =
             Cluster { name, nodes, nics, network: Some(network), assumptions, ..Cluster::single(machine) };

@@ -35,7 +35,7 @@ impl Predictor<'_> {
             }
             through.sort();
             through.dedup();
-            all.push(self.rate(step).map(|rate| Prediction { value: rate * left, through }));
+            all.push(self.rate(step).map(|rate| Prediction { value: rate * left, through, bound_by: None }));
         }
         all
     }

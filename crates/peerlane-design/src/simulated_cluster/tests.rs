@@ -87,7 +87,7 @@ fn found(cluster: &Cluster, cells: &[Cell]) -> Vec<(nodes::Place, Direction)> {
     for round in rates.chunk_by(|a, b| a.round == b.round) {
         let predicted = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
         all.extend(round.iter().zip(predicted).filter_map(|(cell, predicted)| {
-            let Prediction { value, through } = predicted?;
+            let Prediction { value, through, .. } = predicted?;
             cell.compared(Some(value), through)
         }));
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Joined;
 use super::words::{host, quantity, transport};
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Transport, suspects};
@@ -35,6 +36,8 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Findi
         joined.iter().map(|j| (j.cell.step.transport, j.cell.step.probe)).collect();
     for (transport, probe) in kinds {
         let of_kind = |j: &&Joined| j.cell.step.transport == transport && j.cell.step.probe == probe;
+        // what is predicted of both ends, or of the network, and not only of ports
+        let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
             .iter()
             .filter(of_kind)
@@ -48,7 +51,10 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Findi
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
-                j.cell.compared(expected, through)
+                let compared = j.cell.compared(expected, through)?;
+                let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
+                predicted.push(j.expected.as_ref().is_some_and(known));
+                Some(compared)
             })
             .collect();
         found.extend(suspects(&values, run.nodes.len()).into_iter().map(|suspect| {
@@ -65,7 +71,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Findi
                 measured,
                 usual,
                 values: suspect.values.len(),
-                expected: suspect.values.iter().all(|i| !values[*i].through.is_empty()),
+                expected: suspect.values.iter().all(|i| predicted[*i]),
                 place: suspect.place,
                 direction: suspect.direction,
             }

@@ -24,7 +24,7 @@ fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun
 
 /// The verdict by default settings.
 fn verdict_on(run: &NodesRun, cluster: Option<&Cluster>) -> NodesCheck {
-    judge(run, &joined(run, cluster), &Settings::default(), None)
+    judge(run, &joined(run, cluster, &Ends::of(run)), &Ends::of(run), &Settings::default(), None)
 }
 
 fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
@@ -176,9 +176,13 @@ fn what_changed_since_an_earlier_record_is_named_and_noise_is_not() {
     }
     let same = compare(("a", &slow), ("b", &turned));
     assert_eq!((same.worse.len(), same.better.len(), same.pairs.len(), same.alone), (0, 0, 0, [0, 0]));
-    let with_baseline = judge(&slow, &joined(&slow, None), &Settings::default(), Some(&healthy)).findings;
+    let with_baseline =
+        judge(&slow, &joined(&slow, None, &Ends::default()), &Ends::default(), &Settings::default(), Some(&healthy))
+            .findings;
     assert!(with_baseline.iter().any(|f| f.rule == "worse-than-before"), "{with_baseline:#?}");
-    let again = judge(&slow, &joined(&slow, None), &Settings::default(), Some(&slow)).findings;
+    let again =
+        judge(&slow, &joined(&slow, None, &Ends::default()), &Ends::default(), &Settings::default(), Some(&slow))
+            .findings;
     assert!(!again.iter().any(|f| f.rule == "worse-than-before"), "{again:#?}");
 }
 
@@ -188,7 +192,7 @@ fn a_site_accepts_findings_of_nodes() {
     let run = measured(&cluster, vec!["slow-cable:node9/mlx5_3:0.7".parse().unwrap()], 3);
     let text = "[[waive]]\nrule = \"slow-nic\"\nsubjects = [\"node9/mlx5_3\"]\nreason = \"ordered\"\n";
     let settings = Settings::read(text).unwrap();
-    let judged = judge(&run, &joined(&run, Some(&cluster)), &settings, None);
+    let judged = judge(&run, &joined(&run, Some(&cluster), &Ends::default()), &Ends::default(), &settings, None);
     assert_eq!((judged.verdict, judged.findings.len(), judged.waived.len()), (Verdict::Healthy, 0, 1));
     assert_eq!(judged.waived[0].reason, "ordered");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Cell, FlagKind, GpuState, Limits, Run, RunError, ends, matrices};
+use super::{Cell, FlagKind, GpuState, Limits, Run, RunError, SourceText, ends, matrices};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts};
 use peerlane_machine::machine::{Machine, SourcedMatrix};
@@ -67,17 +67,8 @@ impl Run {
                 None => Err(RunError::Machine("the record has no text of it".to_owned())),
             };
         }
-        let mut found = Found::default();
-        for source in &subject.evidence {
-            found.append(scan_text(&Text::new(&source.name, source.text.as_bytes())));
-        }
-        // one host printed all of it: what is taken for a second machine is a fragment
-        let gpus = |m: &Machine| m.fabric.of_kind(NodeKind::Gpu).count();
-        let assembled = assemble(found).into_iter().rev().max_by_key(gpus);
-        let mut machine =
-            assembled.ok_or_else(|| RunError::Machine("its texts name no GPU, NIC or path".to_owned()))?;
-        machine.name.clone_from(&subject.name);
-        Ok(machine)
+        machine_of_texts(&subject.evidence, &subject.name)
+            .ok_or_else(|| RunError::Machine("its texts name no GPU, NIC or path".to_owned()))
     }
 
     /// What the GPUs reported right after the run.
@@ -117,6 +108,22 @@ impl Run {
         let what = "PCIe packets had to be sent again during the run, which points at a bad link";
         (!rises.is_empty()).then(|| format!("{what}: {}", rises.join(", ")))
     }
+}
+
+/// The machine of that name that printed these texts; `None` where they name no GPU, NIC or path.
+pub fn machine_of_texts(texts: &[SourceText], name: &str) -> Option<Machine> {
+    let mut found = Found::default();
+    for source in texts {
+        found.append(scan_text(&Text::new(&source.name, source.text.as_bytes())));
+    }
+    // one host printed all of it: what is taken for a second machine is a fragment
+    let devices = |m: &Machine| {
+        let of = |kind| m.fabric.of_kind(kind).count();
+        (of(NodeKind::Gpu), of(NodeKind::Nic))
+    };
+    let mut machine = assemble(found).into_iter().rev().max_by_key(devices)?;
+    machine.name = name.to_owned();
+    Some(machine)
 }
 
 /// A sentence for each kind of trouble that cells had.

@@ -13,7 +13,10 @@ const ORDER: [(&str, &str); 9] = [
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
     ("peerlane-measure", "plan run measure simulated_machine nodes"),
-    ("peerlane-design", "builder cluster simulate simulated_cluster infer case what_if upgrades compare place tune"),
+    (
+        "peerlane-design",
+        "builder cluster simulate simulated_cluster measured_cluster infer case what_if upgrades compare place tune",
+    ),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
     ("peerlane-net", "transport verbs error secret wire handshake door message launcher tcp agent head local"),

@@ -5,17 +5,18 @@ use std::io::Write;
 use peerlane::check::RULES_OF_NODES;
 use peerlane::cluster::Cluster;
 use peerlane::export::json::MachineCheck;
+use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::{NodesCheck, joined, judge};
 use peerlane::simulated_cluster::of_record;
 
 use super::super::check::can_write_page;
 use super::super::site::Site;
-use super::record::{Record, redacted};
 use super::report::write;
 use crate::args::{CheckArgs, CheckFormat};
 use crate::formats::{junit, nodes as formats};
 use crate::render;
+use crate::target::nodes::{Record, redacted};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -30,8 +31,9 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
     let cluster = cluster_of(&run)?;
-    let joined = joined(&run, cluster.as_ref());
-    let judged = judge(&run, &joined, &settings, before.as_ref());
+    let ends = Ends::of(&run);
+    let joined = joined(&run, cluster.as_ref(), &ends);
+    let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
         write(page, &run, &joined, &judged, &file)?;
     }

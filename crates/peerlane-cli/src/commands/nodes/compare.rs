@@ -4,9 +4,9 @@ use std::io::Write;
 
 use peerlane::nodes_check::compare;
 
-use super::record::Record;
 use crate::args::CompareArgs;
 use crate::render;
+use crate::target::nodes::Record;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CompareArgs, records: &[Record], out: &mut dyn Write) -> Result<Outcome, Failure> {

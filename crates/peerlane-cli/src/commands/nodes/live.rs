@@ -15,11 +15,11 @@ use peerlane_net::launcher::{Given, HostPort, Place};
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
 use super::measure::{announce, finish, refuse_what_is_for_machines};
-use super::record::learn;
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::nodes::{NodesFile, carry_out};
 use crate::redact::Redactor;
+use crate::target::nodes::learn;
 use crate::{Failure, Outcome, host, live, output_file};
 
 /// The variable with the secret.

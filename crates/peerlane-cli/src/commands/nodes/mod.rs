@@ -4,5 +4,4 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod live;
 pub(crate) mod measure;
-pub(crate) mod record;
 pub(crate) mod report;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::{Joined, NodesCheck, joined, judge};
 use peerlane::one_line::shown;
@@ -9,9 +10,9 @@ use peerlane::one_line::shown;
 use super::super::check::write_html;
 use super::super::site::Site;
 use super::check::cluster_of;
-use super::record::{Record, redacted};
 use crate::args::ReportArgs;
 use crate::html::nodes_page;
+use crate::target::nodes::{Record, redacted};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure> {
@@ -25,8 +26,9 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
     }
     let [Record { file, run }] = records;
     let cluster = cluster_of(&run)?;
-    let joined = joined(&run, cluster.as_ref());
-    let judged = judge(&run, &joined, &Site::read(None)?.settings, None);
+    let ends = Ends::of(&run);
+    let joined = joined(&run, cluster.as_ref(), &ends);
+    let judged = judge(&run, &joined, &ends, &Site::read(None)?.settings, None);
     write(&args.output, &run, &joined, &judged, &file)?;
     if args.output != Path::new("-") {
         crate::note(&format!("wrote {}", shown(&args.output)));

@@ -6,7 +6,7 @@ mod explicit;
 mod fat_tree;
 mod torus;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,9 +61,16 @@ pub struct Network {
     pub hop_latency: Seconds,
     /// Channels that carry nothing, as their links have failed.
     pub failed: BTreeSet<u64>,
+    /// What channels carry by measurement, where that is known, in place of [`rate`](Self::rate).
+    pub measured: BTreeMap<u64, Rate>,
 }
 
 impl Network {
+    /// A network for so many nodes with so many NICs each, whole and unmeasured.
+    pub fn new(shape: Shape, [nodes, nics]: [u32; 2], rate: Rate, hop_latency: Seconds) -> Self {
+        Network { shape, nodes, nics, rate, hop_latency, failed: BTreeSet::new(), measured: BTreeMap::new() }
+    }
+
     /// Appends the channels from one port to another, in order. Ports of one node are joined without a network.
     pub fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
         self.path_around(from, to, &self.failed, channels)
@@ -125,6 +132,9 @@ impl Network {
 
     /// The same number for channels that carry the same and are called the same but for numbers.
     pub(crate) fn kind(&self, channel: u64) -> u64 {
+        if !self.measured.is_empty() {
+            return channel;
+        }
         match &self.shape {
             Shape::FatTree(tree) => tree.kind(channel),
             Shape::Dragonfly(_) => channel % 8,
@@ -136,6 +146,9 @@ impl Network {
 
     /// What a channel carries.
     pub fn capacity(&self, channel: u64) -> Rate {
+        if let Some(rate) = self.measured.get(&channel) {
+            return *rate;
+        }
         match &self.shape {
             Shape::Dragonfly(dragonfly) => self.rate * dragonfly.parallel(channel),
             Shape::Explicit(links) => links.rate(channel).unwrap_or(self.rate),
@@ -166,7 +179,7 @@ impl Network {
     pub(super) fn component(&self, channel: u64) -> Component {
         let at_adapter = match &self.shape {
             Shape::Torus(_) => false,
-            Shape::FatTree(_) => self.kind(channel) < 2,
+            Shape::FatTree(tree) => tree.kind(channel) < 2,
             Shape::Dragonfly(_) => channel % 8 < 2,
             Shape::Switch => true,
             Shape::Explicit(links) => {
@@ -320,14 +333,7 @@ mod tests {
     fn network(wanted: &str, nodes: u32, nics: u32) -> Network {
         let wanted: Wanted = wanted.parse().unwrap();
         let shape = wanted.shape(nodes, nics).unwrap().0;
-        Network {
-            shape,
-            nodes,
-            nics,
-            rate: Rate::from_gbit(100.0),
-            hop_latency: Seconds::new(0.0),
-            failed: BTreeSet::new(),
-        }
+        Network::new(shape, [nodes, nics], Rate::from_gbit(100.0), Seconds::new(0.0))
     }
 
     fn path(network: &Network, from: (u32, u32), to: (u32, u32)) -> Vec<String> {

@@ -1,15 +1,17 @@
-//! Records between nodes as TARGETs.
+//! Records between nodes as TARGETs: whole, or as the machines of their nodes.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
+use peerlane::case::Case;
+use peerlane::measured_cluster::machines;
 use peerlane::nodes::{MAX_NODES_BYTES, NodesRun};
 use peerlane::one_line::shown;
 
+use super::{Source, is_nodes_run};
 use crate::Failure;
 use crate::redact::Redactor;
-use crate::target::is_nodes_run;
 
 /// A record, and the name of its file.
 pub(crate) struct Record {
@@ -31,8 +33,13 @@ impl Record {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        Record::of(path).map_err(Failure::new)
+    }
+
+    /// The same, with the reason in words.
+    pub(super) fn of(path: &Path) -> Result<Self, String> {
         let file = shown(path);
-        let refuse = |why: String| Failure::new(format!("{file}: {why}"));
+        let refuse = |why: String| format!("{file}: {why}");
         if !is_nodes_run(path) {
             return Err(refuse("no record between nodes, as `peerlane measure --nodes -o FILE` writes it".to_owned()));
         }
@@ -57,11 +64,28 @@ pub(crate) fn redacted(records: &mut [Record]) {
     }
     for Record { file, run } in records {
         *file = redactor.source(file);
-        // what was simulated is public, and must stay readable
-        let simulated = (run.cluster.take(), run.system.take());
-        redactor.serialised(run);
-        (run.cluster, run.system) = simulated;
+        hide(&mut redactor, run);
     }
+}
+
+/// Replaces what a redactor knows.
+pub(super) fn hide(redactor: &mut Redactor, run: &mut NodesRun) {
+    // what was simulated is public, and must stay readable
+    let simulated = (run.cluster.take(), run.system.take());
+    redactor.serialised(run);
+    (run.cluster, run.system) = simulated;
+}
+
+/// The machines of its nodes: commands that are about machines are about these.
+pub(super) fn nodes_of(run: &NodesRun, name: &str) -> Result<Source, String> {
+    let found = machines(run).map_err(|e| format!("{name}: {e}"))?;
+    if found.is_empty() {
+        return Err(format!(
+            "{name} is a record between nodes, none of which described itself; this command is about machines, and 'check', \
+             'report' and 'compare' read the record"
+        ));
+    }
+    Ok(Source::Cases(found.into_iter().map(Case::from).collect()))
 }
 
 /// Shows a record to a redactor: its nodes' names may stand anywhere.

@@ -1,0 +1,282 @@
+//! What a record between nodes tells about its cluster: the nodes' machines, what the ends of each path carry, and a cluster
+//! whose links carry what was measured.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::cluster::network::Shape;
+use crate::cluster::{Cluster, ClusterError, Network};
+use crate::simulated_cluster::{nearest_memory, of_record};
+use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::stats::Median;
+use peerlane_machine::units::{Bytes, Rate, Seconds};
+use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport};
+use peerlane_measure::run::machine_of_texts;
+use peerlane_model::model::Model;
+use peerlane_model::model::rdma::{self, Message, Method, NicDirection, between, nic_path};
+use peerlane_read::catalogue::Parts;
+
+/// Host names in a sentence.
+const FEW: usize = 8;
+
+/// The machine of a node, from what it printed about itself.
+pub fn machine_of(node: &Node) -> Option<Machine> {
+    if node.evidence.is_empty() { None } else { machine_of_texts(&node.evidence, &node.host) }
+}
+
+/// The machines that a record is of, in its order: that of a simulated cluster's nodes, or of real nodes those that described
+/// themselves, by their host names.
+///
+/// # Errors
+/// Where a simulated cluster cannot be read again.
+pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
+    match of_record(run) {
+        Some(cluster) => Ok(vec![cluster?.node]),
+        None => Ok(run.nodes.iter().filter_map(machine_of).collect()),
+    }
+}
+
+/// What a NIC's end of a path carries, and what binds that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndRates {
+    /// From host memory to the NIC.
+    pub out: (Rate, String),
+    /// From the NIC to host memory.
+    pub into: (Rate, String),
+    /// Out and back through the NIC, where that is known.
+    pub back: Option<(Rate, String)>,
+}
+
+/// What the ends of a record's paths carry, of nodes that described themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    known: HashMap<(usize, String), EndRates>,
+}
+
+impl Ends {
+    /// Of all NICs of all nodes. Widths and speeds that no source states are not assumed.
+    pub fn of(run: &NodesRun) -> Self {
+        let mut known = HashMap::new();
+        for (at, node) in run.nodes.iter().enumerate() {
+            let Some(machine) = machine_of(node) else { continue };
+            let model = Model::new(&machine, Parts::embedded());
+            for nic in &node.nics {
+                let Some([memory, id]) = place(&machine, &nic.name, &nic.memory) else { continue };
+                let end =
+                    |way| nic_path(&model, memory, id, way, Method::Host).map(|path| (path.rate, path.bottleneck));
+                let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) else {
+                    continue;
+                };
+                let back = between(&model, [memory, id], [memory, id]).ok();
+                known.insert((at, nic.name.clone()), EndRates { out, into, back });
+            }
+        }
+        Ends { known }
+    }
+
+    /// One end.
+    pub fn get(&self, node: usize, nic: &str) -> Option<&EndRates> {
+        self.known.get(&(node, nic.to_owned()))
+    }
+
+    /// What the ends of a step by verbs carry, the slower one, and what binds it.
+    pub fn rate(&self, step: &Step) -> Option<(Rate, &str)> {
+        let of = |end: &End| self.get(end.node, end.nic.as_deref()?);
+        let (from, to) = (of(&step.from)?, of(&step.to)?);
+        let (rate, why) = if step.is_loopback() {
+            from.back.as_ref().filter(|_| step.from.nic == step.to.nic)?
+        } else if to.into.0 < from.out.0 {
+            &to.into
+        } else {
+            &from.out
+        };
+        Some((*rate, why))
+    }
+}
+
+/// A NIC of a machine with the memory that a record measured it with, or else the nearest.
+fn place(machine: &Machine, nic: &str, memory: &str) -> Option<[NodeId; 2]> {
+    let fabric = &machine.fabric;
+    // a second port is a NIC of its own, or shares the path of its card
+    let id = fabric.find(nic).or_else(|| fabric.find(nic.split_once(':')?.0))?;
+    let named = fabric.find(memory).filter(|of| fabric.node(*of).kind == NodeKind::Host);
+    Some([named.or_else(|| nearest_memory(machine, id))?, id])
+}
+
+/// The cluster of a record: nodes of one kind at one switch, whose links carry what each NIC reached, in either direction. Nodes
+/// that were lost are left out; so the numbers of nodes are those of the others, in order.
+///
+/// # Errors
+/// Where nothing was measured by verbs, where no node described itself, and where nodes or what was measured of them differ in
+/// kind.
+pub fn cluster(run: &NodesRun) -> Result<Cluster, ClusterError> {
+    let refuse = |why: String| ClusterError::Network(format!("{}: {why}", run.name));
+    let rates = Reached::of(run);
+    if rates.out.is_empty() {
+        return Err(refuse(
+            "no rate was measured by verbs, so that it is not known what each NIC carries; measure with RDMA adapters"
+                .to_owned(),
+        ));
+    }
+    let alive: Vec<usize> =
+        (0..run.nodes.len()).filter(|node| !run.lost.iter().any(|lost| lost.node == *node)).collect();
+    let host = |node: usize| run.nodes.get(node).map_or("?", |node| node.host.as_str());
+    let machine = node_of(run, &alive)?;
+    let names: Vec<&str> = rates.names(alive[0]);
+    for &node in &alive {
+        let own = rates.names(node);
+        if own != names {
+            let [first, other] = [alive[0], node].map(host);
+            let (a, b) = (names.join(", "), own.join(", "));
+            return Err(refuse(format!(
+                "{first} was measured with {a} and {other} with {}; nodes of a cluster are of one kind",
+                if b.is_empty() { "none".to_owned() } else { b }
+            )));
+        }
+    }
+    let find = |name: &&str| {
+        place(&machine, name, "").map(|[_, id]| id).ok_or_else(|| refuse(format!("{} has no {name}", machine.name)))
+    };
+    let nics: Vec<NodeId> = names.iter().map(find).collect::<Result<_, _>>()?;
+    let mut measured = BTreeMap::new();
+    for (place, &node) in (0_u64..).zip(&alive) {
+        for (index, name) in (0_u64..).zip(&names) {
+            let port = place * names.len() as u64 + index;
+            let of = |rates: &HashMap<(usize, &str), f64>| {
+                rates.get(&(node, *name)).copied().map(Rate::from_bytes_per_second)
+            };
+            let (Some(out), Some(into)) = (of(&rates.out), of(&rates.into)) else {
+                let host = host(node);
+                return Err(refuse(format!("{host}/{name} has no rate in one direction; measure again with --resume")));
+            };
+            measured.extend([(2 * port, out), (2 * port + 1, into)]);
+        }
+    }
+    let all: Vec<f64> = measured.values().map(|rate| rate.bytes_per_second()).collect();
+    let usual = Rate::from_bytes_per_second(Median::of(&all).map_or(1.0, |median| median.value));
+    let [least, most] = [f64::min, f64::max]
+        .map(|f| Rate::from_bytes_per_second(all.iter().copied().fold(usual.bytes_per_second(), f)));
+    let hop = hop(run, &machine);
+    let n = u32::try_from(alive.len()).unwrap_or(u32::MAX);
+    let mut network = Network::new(Shape::Switch, [n, names.len() as u32], usual, hop);
+    network.measured = measured;
+    let some: Vec<String> =
+        alive.iter().take(FEW).enumerate().map(|(at, node)| format!("node{at} is {}", host(*node))).collect();
+    let rest = if alive.len() > FEW { ", in the order of the record" } else { "" };
+    let mut assumptions = machine.assumptions.clone();
+    assumptions.extend([
+        format!(
+            "A link between a node and the network carries the most that its NIC reached, each way: {least} to {most}."
+        ),
+        "Between them is one switch that carries all of that; links that nodes share are not in it.".to_owned(),
+        format!(
+            "The network adds {:.2} us to a message: what was measured less the stages of both adapters.",
+            hop.us()
+        ),
+        format!("{}{rest}.", some.join(", ")),
+    ]);
+    assumptions.extend(run.lost.iter().map(|lost| format!("{} was lost, and is left out.", host(lost.node))));
+    let title = Some(format!("{} nodes, links as measured", alive.len()));
+    Ok(Cluster {
+        name: run.name.clone(),
+        title,
+        nodes: n,
+        network: Some(network),
+        nics,
+        assumptions,
+        ..Cluster::single(machine)
+    })
+}
+
+/// The machine that stands for all nodes: that of the first which described itself. All that did must have the same GPUs.
+fn node_of(run: &NodesRun, alive: &[usize]) -> Result<Machine, ClusterError> {
+    if let Some(cluster) = of_record(run) {
+        return cluster.map(|cluster| cluster.node);
+    }
+    let gpus = |machine: &Machine| machine.fabric.of_kind(NodeKind::Gpu).count();
+    let mut first: Option<Machine> = None;
+    for machine in alive.iter().filter_map(|node| machine_of(run.nodes.get(*node)?)) {
+        match &first {
+            Some(first) if gpus(first) != gpus(&machine) => {
+                let why = format!(
+                    "{} has {} GPUs and {} {}; nodes of a cluster are of one kind",
+                    first.name,
+                    gpus(first),
+                    machine.name,
+                    gpus(&machine)
+                );
+                return Err(ClusterError::Network(format!("{}: {why}", run.name)));
+            }
+            Some(_) => {}
+            None => first = Some(machine),
+        }
+    }
+    let without = || {
+        let why = "no node described itself, so that its GPUs and their paths are not known; measure with this version";
+        ClusterError::Network(format!("{}: {why}", run.name))
+    };
+    first.ok_or_else(without)
+}
+
+/// The most that each NIC reached, to or from others, in bytes a second.
+#[derive(Default)]
+struct Reached<'a> {
+    out: HashMap<(usize, &'a str), f64>,
+    into: HashMap<(usize, &'a str), f64>,
+}
+
+impl<'a> Reached<'a> {
+    fn of(run: &'a NodesRun) -> Self {
+        let mut reached = Reached::default();
+        for (step, value) in rates(run) {
+            let (Some(from), Some(to)) = (&step.from.nic, &step.to.nic) else { continue };
+            for (rates, node, nic) in [(&mut reached.out, step.from.node, from), (&mut reached.into, step.to.node, to)]
+            {
+                let most = rates.entry((node, nic.as_str())).or_insert(value);
+                *most = most.max(value);
+            }
+        }
+        reached
+    }
+
+    /// Names of a node's NICs that have a value, in order.
+    fn names(&self, node: usize) -> Vec<&'a str> {
+        let mut names: Vec<&str> =
+            self.out.keys().chain(self.into.keys()).filter(|(of, _)| *of == node).map(|(_, name)| *name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// Steps between nodes by verbs, one way, with their values.
+fn rates(run: &NodesRun) -> impl Iterator<Item = (&Step, f64)> {
+    let wanted = |cell: &&Cell| {
+        let step = &cell.step;
+        step.transport == Transport::Verbs && !step.is_loopback() && !step.probe.is_both_ways()
+    };
+    run.cells.iter().filter(wanted).filter_map(|cell| Some((&cell.step, cell.value()?)))
+}
+
+/// What the network adds to a message between neighbours: the median latency less the stages of two adapters; 0 where either
+/// is not known.
+fn hop(run: &NodesRun, machine: &Machine) -> Seconds {
+    let wanted = |cell: &&Cell| {
+        cell.step.transport == Transport::Verbs && cell.step.probe == Probe::Latency && !cell.step.is_loopback()
+    };
+    let values: Vec<f64> = run.cells.iter().filter(wanted).filter_map(Cell::value).collect();
+    let none = Seconds::new(0.0);
+    let Some(step) = run.cells.iter().find(wanted).map(|cell| &cell.step) else { return none };
+    let model = Model::new(machine, Parts::embedded());
+    let stages = || {
+        let [memory, nic] = place(machine, step.from.nic.as_deref()?, &step.from.memory)?;
+        let end = |way| nic_path(&model, memory, nic, way, Method::Host).ok();
+        let message =
+            Message::new(end(NicDirection::ToNetwork)?, rdma::Network::NEXT, end(NicDirection::FromNetwork)?).ok()?;
+        Some(message.time(Bytes(step.size.0)).likely.seconds())
+    };
+    match (Median::of(&values), stages()) {
+        (Some(median), Some(stages)) => Seconds::new((median.value - stages).max(0.0)),
+        _ => none,
+    }
+}
