@@ -16,7 +16,7 @@ const ORDER: [(&str, &str); 9] = [
     ("peerlane-design", "builder cluster simulate simulated_cluster infer case what_if upgrades compare place tune"),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
-    ("peerlane-net", "transport verbs error secret wire handshake door message launcher tcp agent head local"),
+    ("peerlane-net", "transport verbs error secret wire handshake door message launcher tcp gpu agent head local"),
     (
         "peerlane-cli",
         "system host output_file printable program redact live args render target formats html measuring commands",
