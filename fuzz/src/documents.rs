@@ -6,7 +6,9 @@ use peerlane::check::Settings;
 use peerlane::cluster::read_cluster;
 use peerlane::fleet::{Dictionary, Node, compare};
 use peerlane::infer::Inference;
+use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
+use peerlane::measured_cluster::Ends;
 use peerlane::nodes_check::{joined, judge};
 use peerlane::run::{Partial, Run};
 
@@ -78,7 +80,8 @@ pub fn growing_run(data: &[u8]) {
 /// The record between nodes, whole or growing: it is judged, and comes back when it is written.
 pub fn nodes_run(data: &[u8]) {
     let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
-    judge(&run, &joined(&run, None), &Settings::default(), None);
+    let ends = Ends::of(&run);
+    judge(&run, &joined(&run, None, &ends), &ends, &Settings::default(), None);
     let written = run.to_json().expect("a record is JSON");
     let (again, _) = NodesRun::read(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));
     assert_eq!(written, again.to_json().expect("a record is JSON"));

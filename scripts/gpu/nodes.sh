@@ -1,31 +1,47 @@
 #!/usr/bin/env bash
-# Measures between two "hosts" on one machine with two GPUs: an agent with one GPU each, which NCCL takes for two hosts
-# (NCCL_HOSTID), so that it uses its network. Beside nccl-tests, in turn; then a rank that hangs.
+# Measures between two "hosts" on one machine with two GPUs: two agents with a GPU each. NCCL beside nccl-tests, in turn, each
+# rank on its half of the cores: as two hosts (NCCL_HOSTID), by its network, beside TCP with host and GPU memory; and as one, by
+# whatever joins the GPUs. Then a rank that hangs.
 #
 # usage: nodes.sh PEERLANE NCCL_TESTS OUT [TIMES]
-#   NCCL_TESTS  folder with sendrecv_perf and all_reduce_perf, built with MPI=1
+#   NCCL_TESTS  folder with sendrecv_perf and all_reduce_perf of nccl-tests 2.14 or later, built with MPI=1
 #   OUT         folder for records and nccl-tests' output
-#   TIMES       pairs of runs (6)
+#   TIMES       pairs of runs of each kind (6)
 set -euo pipefail
+# rank NUMBER HOST COMMAND...: runs a command with the GPU and half of the cores of that number; as a host of its own unless HOST is -
+rank() {
+    local number="$1" host="$2"
+    shift 2
+    half=$(($(nproc) / 2))
+    [ "$host" = - ] || export NCCL_HOSTID="$host"
+    export CUDA_VISIBLE_DEVICES="$number" NCCL_TESTS_DEVICE=0
+    exec taskset -c "$((number * half))-$((number * half + half - 1))" "$@"
+}
+
+# mpirun starts this script for each rank
+if [ "${1:-}" = --rank ]; then
+    shift
+    rank "$@"
+fi
 [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 peerlane="$(realpath "$1")" tests="$(realpath "$2")" out="$3" times="${4:-6}"
 mkdir -p "$out"
 PEERLANE_SECRET="$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
 export PEERLANE_SECRET
 
-# agents RECORD OPTION...: measures with two agents; with HANG=1 the second one's process that calls NCCL stops on its way
+# agents HOSTS RECORD OPTION...: measures with two agents; with HANG=1 the second one's process that calls NCCL stops on its way
 agents() {
-    local record="$1" port=$((20000 + RANDOM % 10000)) second stopping=""
-    shift
+    local first="${1%%,*}" second="${1##*,}" record="$2" port=$((20000 + RANDOM % 10000)) other stopping=""
+    shift 2
     local common=(measure --nodes --every-rank --size 2 --head "127.0.0.1:$port" "$@")
-    CUDA_VISIBLE_DEVICES=1 NCCL_HOSTID=b "$peerlane" "${common[@]}" --rank 1 &
-    second=$!
+    (rank 1 "$second" "$peerlane" "${common[@]}" --rank 1) &
+    other=$!
     if [ -n "${HANG:-}" ]; then
-        stop_child "$second" &
+        stop_child "$other" &
         stopping=$!
     fi
-    CUDA_VISIBLE_DEVICES=0 NCCL_HOSTID=a timeout 90 "$peerlane" "${common[@]}" --rank 0 -o "$record"
-    wait "$second" $stopping
+    (rank 0 "$first" timeout 90 "$peerlane" "${common[@]}" --rank 0 -o "$record")
+    wait "$other" $stopping
 }
 
 # stop_child PID: stops the child of an agent that holds its GPUs, a while after it began
@@ -39,29 +55,27 @@ stop_child() {
     kill -STOP "$child"
 }
 
-# nccl_tests PROGRAM SIZE: the same by nccl-tests, each rank with the GPU of its number
+# nccl_tests HOSTS PROGRAM SIZE: the same by nccl-tests
 nccl_tests() {
-    local rank=("$tests/$1" -b "$2" -e "$2" -n 20 -w 5)
-    timeout 60 mpirun --allow-run-as-root --oversubscribe \
-        -np 1 -x NCCL_HOSTID=a "${rank[@]}" : -np 1 -x NCCL_HOSTID=b "${rank[@]}"
+    local first="${1%%,*}" second="${1##*,}" run=("$tests/$2" -b "$3" -e "$3" -n 20 -w 5)
+    timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none \
+        -np 1 bash "$0" --rank 0 "$first" "${run[@]}" : -np 1 bash "$0" --rank 1 "$second" "${run[@]}"
 }
 
+# beside HOSTS STEM OPTION...: TIMES pairs of runs, the first of a pair alternating
 beside() {
-    nccl_tests sendrecv_perf 64M >"$out/sendrecv-$1.txt"
-    nccl_tests all_reduce_perf 256M >"$out/all-reduce-$1.txt"
+    local hosts="$1" stem="$2"
+    shift 2
+    for ((i = 1; i <= times; i++)); do
+        if ((i % 2 == 0)); then agents "$hosts" "$out/$stem-$i.json" "$@"; fi
+        nccl_tests "$hosts" sendrecv_perf 64M >"$out/$stem-sendrecv-$i.txt"
+        nccl_tests "$hosts" all_reduce_perf 256M >"$out/$stem-all-reduce-$i.txt"
+        if ((i % 2)); then agents "$hosts" "$out/$stem-$i.json" "$@"; fi
+    done
 }
 
-for ((i = 1; i <= times; i++)); do
-    if ((i % 2)); then beside "$i"; fi
-    agents "$out/nccl-$i.json" --transport nccl
-    if ((i % 2 == 0)); then beside "$i"; fi
-done
-
-# all transports, as recorded with what the nodes are
-agents "$out/nodes.json" --redact
-
-# a rank of NCCL that hangs: the rest is measured
-HANG=1 agents "$out/hung.json" --patience 3s
+beside -,- direct --transport nccl
+beside a,b network --redact
 
 python3 - "$out" "$times" <<'PYTHON'
 import json, pathlib, statistics, sys
@@ -76,15 +90,35 @@ def cell(record, probe):
     cells = json.loads((out / record).read_text())["cells"]
     return next(c for c in cells if c["probe"] == probe and not c.get("again"))
 
-for probe, stem in [("send-receive", "sendrecv"), ("all-reduce", "all-reduce")]:
-    pairs = [(cell(f"nccl-{i}.json", probe)["value"] / 1e9, bus(f"{stem}-{i}.txt")[0]) for i in range(1, times + 1)]
+tests = [("send-receive", "sendrecv"), ("all-reduce", "all-reduce")]
+for kind, (probe, stem) in [(kind, test) for kind in ("direct", "network") for test in tests]:
+    numbers = range(1, times + 1)
+    pairs = [(cell(f"{kind}-{i}.json", probe)["value"] / 1e9, bus(f"{kind}-{stem}-{i}.txt")[0]) for i in numbers]
     ratios = sorted(ours / theirs for ours, theirs in pairs)
     ours, theirs = zip(*pairs)
-    print(f"{probe}: peerlane {statistics.median(ours):.3f} ({min(ours):.3f} to {max(ours):.3f}), "
+    print(f"{kind}, {probe}: peerlane {statistics.median(ours):.3f} ({min(ours):.3f} to {max(ours):.3f}), "
           f"nccl-tests {statistics.median(theirs):.3f} ({min(theirs):.3f} to {max(theirs):.3f}) GB/s of bus bandwidth; "
           f"ratio {statistics.median(ratios):.4f} ({ratios[0]:.4f} to {ratios[-1]:.4f}), n = {times}")
-hung = json.loads((out / "hung.json").read_text())
-for c in hung["cells"]:
-    print(c["transport"], c["probe"], "->".join(str(c[e]["node"]) for e in ("from", "to")), c["from"]["memory"],
-          c.get("value"), [(f["kind"], f.get("detail")) for f in c.get("flags", [])])
+host, gpu = [], []
+for i in range(1, times + 1):
+    cells = json.loads((out / f"network-{i}.json").read_text())["cells"]
+    for a in (0, 1):
+        both = [c["value"] / 1e9 for memory in ("host", "GPU0") for c in cells
+                if c["transport"] == "tcp" and c["probe"] == "send" and c["from"]["node"] == a and c["to"]["node"] != a
+                and c["from"]["memory"] == memory and not c.get("again")]
+        host.append(both[0])
+        gpu.append(both[1])
+ratios = sorted(g / h for g, h in zip(gpu, host))
+print(f"TCP: host memory {statistics.median(host):.2f} ({min(host):.2f} to {max(host):.2f}), GPU memory "
+      f"{statistics.median(gpu):.2f} ({min(gpu):.2f} to {max(gpu):.2f}) GB/s; ratio {statistics.median(ratios):.3f} "
+      f"({ratios[0]:.3f} to {ratios[-1]:.3f}), n = {len(ratios)}")
+PYTHON
+
+# a rank of NCCL that hangs: the rest is measured
+HANG=1 agents a,b "$out/hung.json" --patience 3s
+python3 - "$out/hung.json" <<'PYTHON'
+import json, sys
+for c in json.load(open(sys.argv[1]))["cells"]:
+    print(c["transport"], c["probe"], *(f"{c[e]['node']}/{c[e]['memory']}" for e in ("from", "to")), c.get("value"),
+          *(f"{f['kind']}: {f.get('detail')}" for f in c.get("flags", [])))
 PYTHON

@@ -198,7 +198,10 @@ impl Communicators {
             (Ok(()), Some(at)) => {
                 joined.abort();
                 let rank = ranks.first + at;
-                Err(nonsense("ncclCommInitRank", &format!("success, and rank {rank} of {all} has no communicator (null)")))
+                Err(nonsense(
+                    "ncclCommInitRank",
+                    &format!("success, and rank {rank} of {all} has no communicator (null)"),
+                ))
             }
             (Err(problem), _) => {
                 joined.abort();
@@ -400,7 +403,10 @@ mod tests {
         let broken = Communicators::join_others(loaded(giving_ranks::<-1>()), &id, ranks, &[enter, refuse]);
         assert_eq!(why(broken), "no context");
         assert_eq!(fakes::called()[2..], ["ncclGroupEnd", "ncclCommAbort"]);
-        assert!(why(Communicators::join_others(loaded(Nccl::answering()), &id, Ranks { first: 3, all: 4 }, &two)).contains("4"));
+        assert!(
+            why(Communicators::join_others(loaded(Nccl::answering()), &id, Ranks { first: 3, all: 4 }, &two))
+                .contains("4")
+        );
         fakes::set(2);
         assert!(loaded(Nccl::answering()).unique_id().is_err());
     }

@@ -94,10 +94,7 @@ impl Probe {
 
     /// Whether data moves both ways, so that exchanging the ends measures the same again.
     pub fn is_both_ways(self) -> bool {
-        matches!(
-            self,
-            Probe::WriteBoth | Probe::SendBoth | Probe::Latency | Probe::SendReceive | Probe::AllReduce
-        )
+        matches!(self, Probe::WriteBoth | Probe::SendBoth | Probe::Latency | Probe::SendReceive | Probe::AllReduce)
     }
 
     /// Which collective of NCCL's it is, if it is one.
@@ -126,6 +123,13 @@ pub struct End {
     pub nic: Option<String>,
     /// Where the buffer is: `host`, `host1` of NUMA node 1, `GPU0`, or `GPUs`, one on each GPU of the node.
     pub memory: String,
+}
+
+impl End {
+    /// Whether the buffer is GPU memory.
+    pub fn is_gpu(&self) -> bool {
+        self.memory.starts_with("GPU")
+    }
 }
 
 /// One measurement between two ends, which may be one end twice: a loopback.
@@ -157,6 +161,11 @@ impl Step {
     /// The nodes that take part, in the order of ranks; a loopback's is there twice.
     pub fn nodes(&self) -> impl Iterator<Item = usize> + '_ {
         [self.from.node].into_iter().chain(self.between.iter().copied()).chain([self.to.node])
+    }
+
+    /// Whether it moves GPU memory, not that of hosts.
+    pub fn is_of_gpus(&self) -> bool {
+        self.from.is_gpu()
     }
 
     /// Whether more than two ends take part as equals, so that its value says nothing of the path between `from` and `to`.

@@ -13,12 +13,12 @@ use peerlane_measure::measure::Failure;
 use peerlane_measure::nodes::{Node, Step, Transport};
 use peerlane_measure::run::FlagKind;
 
+use crate::gpu::GpuSides;
 use crate::handshake::{Refusal, answer};
 use crate::launcher::HostPort;
 use crate::message::{Hello, ToAgent, ToHead, VERSION};
 use crate::secret::Secret;
 use crate::tcp::Hub;
-use crate::gpu::GpuSides;
 use crate::transport::{Part, Side};
 use crate::verbs::Verbs;
 use crate::wire::{End, Sender, halves};
@@ -189,6 +189,9 @@ pub(crate) struct Transports {
 
 impl Transports {
     fn open(address: IpAddr, secret: &Secret, gpus: Option<Arc<GpuSides>>) -> Self {
+        if let Some(gpus) = &gpus {
+            gpus.listen(address, secret);
+        }
         let tcp = Hub::open(address, secret).map_err(|e| format!("cannot listen at {address}: {e}"));
         Transports { tcp, gpus }
     }
@@ -197,11 +200,11 @@ impl Transports {
     pub(crate) fn side(&self, step: &Step, part: Part) -> Result<Box<dyn Side>, Failure> {
         let Part { active, patience, .. } = part;
         match step.transport {
-            Transport::Tcp => match &self.tcp {
+            Transport::Tcp if !step.is_of_gpus() => match &self.tcp {
                 Ok(hub) => Ok(Box::new(hub.side(step, active, patience)?)),
                 Err(why) => Err(Failure::new(FlagKind::Failed, why)),
             },
-            Transport::Nccl => match &self.gpus {
+            Transport::Nccl | Transport::Tcp => match &self.gpus {
                 Some(gpus) => Ok(Box::new(gpus.side(step, part)?)),
                 None => Err(Failure::new(FlagKind::NotApplicable, "this node has no GPU that can be used")),
             },

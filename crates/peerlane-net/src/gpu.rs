@@ -5,6 +5,7 @@ mod process;
 mod serve;
 
 use std::io;
+use std::net::IpAddr;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
@@ -18,6 +19,7 @@ use peerlane_measure::run::FlagKind;
 use serde::{Deserialize, Serialize};
 
 use crate::message;
+use crate::secret::Secret;
 use crate::transport::{Part, Side};
 use process::{Process, Unheard};
 pub use serve::serve_gpus;
@@ -48,6 +50,7 @@ enum Ask {
     Prepare {
         step: Box<Step>,
         part: Part,
+        at: Option<Listening>,
     },
     Connect {
         peer: String,
@@ -57,9 +60,18 @@ enum Ask {
         time: Seconds,
     },
     Serve,
+    /// End serving; this alone has no answer.
+    Stop,
     Verify,
     /// Let go of the step.
     Leave,
+}
+
+/// Where other nodes reach this one, and what they must know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Listening {
+    address: IpAddr,
+    key: Vec<u8>,
 }
 
 /// What it answers.
@@ -91,6 +103,7 @@ type Program = dyn Fn() -> io::Result<Command> + Send + Sync;
 pub struct GpuSides {
     program: Box<Program>,
     process: Mutex<Option<Process>>,
+    at: Mutex<Option<Listening>>,
     /// Ends the process while somebody waits for its answer.
     killer: Mutex<Option<process::Killer>>,
 }
@@ -107,7 +120,8 @@ impl GpuSides {
     }
 
     fn of(program: Box<Program>) -> (Arc<GpuSides>, Found) {
-        let sides = Arc::new(GpuSides { program, process: Mutex::default(), killer: Mutex::default() });
+        let sides =
+            Arc::new(GpuSides { program, process: Mutex::default(), at: Mutex::default(), killer: Mutex::default() });
         let found = match sides.lock(OPENING).map(|mut process| sides.running(&mut process).cloned()) {
             Ok(Ok(found)) => found,
             Ok(Err(failure)) | Err(failure) => {
@@ -120,6 +134,12 @@ impl GpuSides {
         (sides, found)
     }
 
+    /// Where TCP is to listen, with the run's secret.
+    pub(crate) fn listen(&self, address: IpAddr, secret: &Secret) {
+        let at = Listening { address, key: secret.key().to_vec() };
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
     /// This node's side of a step.
     pub(crate) fn side(self: &Arc<Self>, step: &Step, part: Part) -> Result<GpuSide, Failure> {
         let patience = Duration::from_secs_f64((LONGER * part.patience.seconds()).clamp(0.1, 3600.0));
@@ -128,7 +148,8 @@ impl GpuSides {
             self.running(&mut process)?;
         }
         let mut side = GpuSide { sides: Arc::clone(self), patience, address: String::new() };
-        match side.ask(Ask::Prepare { step: Box::new(step.clone()), part }, patience)? {
+        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match side.ask(Ask::Prepare { step: Box::new(step.clone()), part, at }, patience)? {
             Answer::Address(address) => side.address = address,
             other => return Err(unexpected(&other)),
         }
@@ -195,7 +216,10 @@ fn lost(process: &mut Process, why: &Unheard) -> Failure {
             process.killer().kill();
             Failure::new(
                 FlagKind::Hung,
-                format!("no answer from the driver or NCCL for {:.1} s; their process was killed", patience.as_secs_f64()),
+                format!(
+                    "no answer from the driver or NCCL for {:.1} s; their process was killed",
+                    patience.as_secs_f64()
+                ),
             )
         }
         Unheard::Ended => Failure::new(FlagKind::Failed, process.epitaph()),
@@ -270,6 +294,10 @@ impl Side for GpuSide {
         while let Err(Unheard::Silent(_)) = answer {
             if over.is_none() && until() {
                 over = Some(Instant::now());
+                if let Err(ended) = process.tell(&Ask::Stop) {
+                    answer = Err(ended);
+                    break;
+                }
             }
             if over.is_some_and(|over| over.elapsed() > GRACE) {
                 answer = Err(Unheard::Silent(began.elapsed()));
@@ -299,5 +327,6 @@ impl Drop for GpuSide {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests;

@@ -86,8 +86,15 @@ impl Executor for LocalNics {
         let (Size::Exactly(size) | Size::UpTo(size)) = step.size;
         let probe = if rdma.op == Operation::Read { Probe::Read } else { Probe::Write };
         let (from, to) = (self.end(&rdma.from), self.end(&rdma.to));
-        let wanted =
-            peerlane_measure::nodes::Step { from, to, transport: Transport::Verbs, probe, size, queue_pairs: 1, between: Vec::new() };
+        let wanted = peerlane_measure::nodes::Step {
+            from,
+            to,
+            transport: Transport::Verbs,
+            probe,
+            size,
+            queue_pairs: 1,
+            between: Vec::new(),
+        };
         let patience = Seconds::new(PATIENCE * method.patience.seconds());
         let mut active = Verbs::new(&wanted, true, patience)?;
         let mut passive = Verbs::new(&wanted, false, patience)?;

@@ -41,6 +41,16 @@ impl Secret {
         }
     }
 
+    /// The key, for a process of this one's own.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The secret with such a key.
+    pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
+        key.try_into().ok().map(Secret)
+    }
+
     /// As HMAC makes a key of bytes of any length.
     fn of(bytes: &[u8]) -> Secret {
         let mut key = [0; BLOCK];

@@ -1,5 +1,6 @@
 //! The transport that always works: sockets, over whatever network the hosts' routing takes.
 
+mod memory;
 mod pattern;
 mod streams;
 
@@ -10,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use peerlane_gpu::GpuSink;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{Probe, Step};
@@ -19,6 +21,7 @@ use crate::door::Door;
 use crate::handshake::{Purpose, answer};
 use crate::secret::Secret;
 use crate::transport::Side;
+pub(crate) use memory::{Arriving, Ends, HEADER, Outgoing};
 use streams::Streams;
 
 /// The most streams of one step.
@@ -55,18 +58,23 @@ impl Hub {
         Ok(Hub { door, secret: secret.clone(), waiting })
     }
 
-    /// One side of a step. The active one connects, the other one waits for it.
+    /// One side of a step with host memory. The active one connects, the other one waits for it.
     pub(crate) fn side(&self, step: &Step, active: bool, patience: Seconds) -> Result<Tcp, Failure> {
+        if let Some(end) = [&step.from, &step.to].into_iter().find(|end| end.nic.is_some() || end.memory != "host") {
+            let nic = end.nic.as_deref().unwrap_or("a NIC");
+            return Err(Failure::new(
+                FlagKind::NotApplicable,
+                format!("TCP takes the host's memory and routing, not {} and {nic}", end.memory),
+            ));
+        }
+        self.side_of_any(step, active, patience)
+    }
+
+    /// The same whatever the memory is: the caller gives it, with the connection.
+    pub(crate) fn side_of_any(&self, step: &Step, active: bool, patience: Seconds) -> Result<Tcp, Failure> {
         let not_applicable = |why: String| Failure::new(FlagKind::NotApplicable, why);
         if !matches!(step.probe, Probe::Send | Probe::SendBoth | Probe::Latency) {
             return Err(not_applicable(format!("TCP has no {}", step.probe)));
-        }
-        if let Some(end) = [&step.from, &step.to].into_iter().find(|end| end.nic.is_some() || end.memory != "host") {
-            let nic = end.nic.as_deref().unwrap_or("a NIC");
-            return Err(not_applicable(format!(
-                "TCP takes the host's memory and routing, not {} and {nic}",
-                end.memory
-            )));
         }
         let (size, count) = (step.size.0, step.queue_pairs);
         if size == 0 || size > MOST_SIZE || count == 0 || count > MOST_STREAMS {
@@ -118,6 +126,40 @@ impl Tcp {
         self.streams.as_mut().ok_or_else(|| failed("the sides are not connected".to_owned()))
     }
 
+    /// Connects, and gives each stream its memory: `ends` makes that of so many streams, with content that follows from a
+    /// number of the step's.
+    pub(crate) fn connect_with(
+        &mut self,
+        peer: &str,
+        ends: &mut dyn FnMut(u64, usize) -> Result<Vec<Ends>, Failure>,
+    ) -> Result<(), Failure> {
+        let connected = match &self.arrivals {
+            Some(arrivals) => self.arrived(arrivals)?,
+            None => {
+                let read = || {
+                    let (address, id) = peer.split_once(' ')?;
+                    Some((address.parse().ok()?, u64::from_str_radix(id, 16).ok()?))
+                };
+                let (address, id) = read().ok_or_else(|| failed(format!("'{peer}' is not an address of TCP")))?;
+                self.id = id;
+                self.connected(address, id)?
+            }
+        };
+        let ends = ends(self.id, connected.len())?;
+        self.streams = Some(Streams::new(connected.into_iter().zip(ends), self.probe, self.size, self.patience));
+        Ok(())
+    }
+
+    /// What arrived in GPU memory, by stream.
+    pub(crate) fn sinks(&mut self) -> Vec<&mut GpuSink> {
+        self.streams.as_mut().map_or_else(Vec::new, Streams::sinks)
+    }
+
+    /// The number that content follows from, once the sides are connected.
+    pub(crate) fn seed(&self) -> u64 {
+        self.id
+    }
+
     /// The streams from the other side, in the order of their numbers.
     fn arrived(&self, arrivals: &Receiver<Arrived>) -> Result<Vec<Arc<TcpStream>>, Failure> {
         let by = Instant::now() + self.patience;
@@ -157,20 +199,8 @@ impl Side for Tcp {
     }
 
     fn connect(&mut self, peer: &str) -> Result<(), Failure> {
-        let connected = match &self.arrivals {
-            Some(arrivals) => self.arrived(arrivals)?,
-            None => {
-                let read = || {
-                    let (address, id) = peer.split_once(' ')?;
-                    Some((address.parse().ok()?, u64::from_str_radix(id, 16).ok()?))
-                };
-                let (address, id) = read().ok_or_else(|| failed(format!("'{peer}' is not an address of TCP")))?;
-                self.id = id;
-                self.connected(address, id)?
-            }
-        };
-        self.streams = Some(Streams::new(connected, self.probe, self.size, self.id, self.patience));
-        Ok(())
+        let size = self.size;
+        self.connect_with(peer, &mut |seed, count| Ok((0..count).map(|_| Ends::of_host(seed, size)).collect()))
     }
 
     fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {

@@ -118,7 +118,8 @@ fn two_nodes() -> Agents {
             let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
             let node = Node { host: format!("node{rank}"), nics, ..Node::default() };
             let (secret, ports) = (secret(), Vec::new());
-            let join = Join { secret: &secret, rank, size: 2, node: Some(node), gpus: None, heads: &heads, ports, wait: WAIT };
+            let join =
+                Join { secret: &secret, rank, size: 2, node: Some(node), gpus: None, heads: &heads, ports, wait: WAIT };
             let _ = take_part(join);
         });
     }

@@ -53,10 +53,15 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if let Some(described) = nodes::measure::described(args.target.as_deref()) {
         return nodes::measure::run(args, described?, out);
     }
-    for (option, given) in [("--all-pairs", args.all_pairs), ("--faults", !args.faults.is_empty())] {
+    let between = [
+        ("--all-pairs", args.all_pairs),
+        ("--transport", args.between.transport.is_some()),
+        ("--faults", !args.faults.is_empty()),
+    ];
+    for (option, given) in between {
         if given {
             let clusters = "clusters: peerlane measure cluster:NAME";
-            let all = if option == "--all-pairs" { " or --nodes" } else { "" };
+            let all = if option == "--faults" { "" } else { " or --nodes" };
             return Err(Failure::new(format!("{option} is for {clusters}{all} {option} …")));
         }
     }

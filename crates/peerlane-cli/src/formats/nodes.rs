@@ -69,10 +69,11 @@ pub(crate) fn prometheus(run: &NodesRun, judged: &NodesCheck) -> String {
     }
     for ((end, transport, probe, direction), (measured, should)) in ends {
         let (node, nic) = end.split_once('/').unwrap_or((&end, ""));
+        let part = if nic.starts_with("GPU") { "gpu" } else { "nic" };
         let labels = [
             ("machine", judged.name.as_str()),
             ("node", node),
-            ("nic", nic),
+            (part, nic),
             ("transport", transport.name()),
             ("test", probe.name()),
             ("direction", direction),

@@ -13,9 +13,9 @@ use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_
 use peerlane::one_line::shown;
 
 use super::interrupt::Interrupt;
-use crate::{Failure, Outcome};
 use crate::output_file::{Appended, Lock};
 use crate::redact::Redactor;
+use crate::{Failure, Outcome};
 
 /// The ending of a growing record.
 const PARTIAL: &str = "partial";

@@ -145,7 +145,12 @@ pub(crate) fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail
     writeln!(out)?;
     let headings = ["what", "values", "before", "after", "change", ""].map(str::to_owned);
     let row = |change: &nodes_check::Change| {
-        let what = format!("{} {}{}", change.transport, change.probe, if change.loopback { ", loopback" } else { "" });
+        let of = match (change.loopback, change.gpus && change.transport != Transport::Nccl) {
+            (true, _) => ", loopback",
+            (false, true) => ", GPU memory",
+            (false, false) => "",
+        };
+        let what = format!("{} {}{of}", change.transport, change.probe);
         let [before, after] = [change.before, change.after].map(|value| quantity(change.probe, value));
         let by = format!("{:+.1} %", 100.0 * (change.after / change.before - 1.0));
         vec![what, change.values.to_string(), before, after, by, String::new()]
@@ -200,12 +205,13 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
 
 /// A table: least, median and greatest of each kind of value.
 pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
-    /// With the ranks of an all-reduce, else 0.
-    type Kind = (Transport, bool, Probe, u32);
+    /// With whether GPU memory is staged, and the ranks of an all-reduce, else 0.
+    type Kind = (Transport, bool, Probe, bool, u32);
     let mut kinds: BTreeMap<Kind, (BTreeSet<Option<&str>>, Vec<f64>)> = BTreeMap::new();
     let kind = |step: &Step| {
         let ranks = if step.is_among_many() { step.queue_pairs } else { 0 };
-        (step.transport, !step.is_loopback(), step.probe, ranks)
+        let staged = step.is_of_gpus() && step.transport == Transport::Tcp;
+        (step.transport, !step.is_loopback(), step.probe, staged, ranks)
     };
     for cell in &run.cells {
         let step = &cell.step;
@@ -215,9 +221,10 @@ pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
     }
     let headings =
         ["transport", "NICs of a node", "what", "values", "least", "median", "greatest", ""].map(str::to_owned);
-    let rows = kinds.into_iter().map(|((transport, across, probe, ranks), (nics, values))| {
+    let rows = kinds.into_iter().map(|((transport, across, probe, staged, ranks), (nics, values))| {
         let what = match (across, ranks) {
             (false, _) => format!("{probe}, loopback"),
+            (true, 0) if staged => format!("{probe}, GPU memory"),
             (true, 0) => probe.name().to_owned(),
             (true, ranks) => format!("{probe}, {ranks} GPUs"),
         };

@@ -63,7 +63,10 @@ fn a_healthy_cluster_is_healthy() {
     let (_, file) = fresh("healthy.json");
     out(&["measure", "cluster:quong", "-o", &file]);
     let text = out(&["check", &file]);
-    assert!(text.contains("\nHEALTHY  no findings; checked: rates by verbs, latencies by verbs, rates by NCCL\n"), "{text}");
+    assert!(
+        text.contains("\nHEALTHY  no findings; checked: rates by verbs, latencies by verbs, rates by NCCL\n"),
+        "{text}"
+    );
     // the name alone and a cluster file are the same TARGETs as everywhere
     assert_eq!(json(&["measure", "quong", "--json"])["nodes"].as_array().unwrap().len(), 16);
 }
@@ -279,7 +282,7 @@ fn two_records_of_a_cluster_are_compared() {
     let (_, other) = fresh("other.json");
     out(&["measure", "cluster:quong", "-o", &healthy]);
     out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.7", "-o", &slow]);
-    out(&["measure", "cluster:tessa-pair", "-o", &other]);
+    out(&["measure", "cluster:tessa-pair", "--transport", "verbs", "-o", &other]);
     let worse = out(&["compare", &healthy, &slow]);
     assert!(worse.contains("WORSE    node3 has"), "{worse}");
     assert!(worse.lines().all(|line| line.chars().count() <= 100), "{worse}");

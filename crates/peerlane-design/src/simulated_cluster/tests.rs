@@ -65,7 +65,8 @@ fn nccl_shows_a_slow_node_and_the_all_reduces_with_it() {
     let cluster = cluster();
     let cells = by_nccl(&cluster, "slow-nic:node5/mlx5_2:0.5 slow-node:node9:0.5");
     let healthy = by_nccl(&cluster, "");
-    let of = |cells: &[Cell], step: &Step| cells.iter().find(|c| c.step == *step && !c.again).and_then(Cell::value).unwrap();
+    let of =
+        |cells: &[Cell], step: &Step| cells.iter().find(|c| c.step == *step && !c.again).and_then(Cell::value).unwrap();
     for cell in healthy.iter() {
         let left = of(&cells, &cell.step) / cell.value().unwrap();
         // the NIC of another GPU matters only where all GPUs take part

@@ -6,6 +6,7 @@
 
 #[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod cuda;
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod nccl;
 #[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod nvml;

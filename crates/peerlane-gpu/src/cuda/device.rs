@@ -59,9 +59,8 @@ impl Device {
         let mut text: [c_char; LENGTH] = [0; LENGTH];
         // SAFETY: the buffer is as long as it is said to be, and outlives the call; the device is the driver's.
         unsafe { call!(self.driver, cuDeviceGetName(text.as_mut_ptr(), LENGTH as i32, self.handle)) }?;
-        foreign::text_in(&text).ok_or_else(|| {
-            CudaError::nonsense("cuDeviceGetName", format!("a text without an end in {LENGTH} bytes"))
-        })
+        foreign::text_in(&text)
+            .ok_or_else(|| CudaError::nonsense("cuDeviceGetName", format!("a text without an end in {LENGTH} bytes")))
     }
 
     /// An attribute; `None` where the driver does not know it.

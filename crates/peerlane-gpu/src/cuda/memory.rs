@@ -150,6 +150,16 @@ impl PinnedBuffer {
         Ok(PinnedBuffer { context: context.clone(), start, bytes, mapping: Some(mapping) })
     }
 
+    /// All of its bytes.
+    ///
+    /// # Safety
+    /// No device reads or writes the memory as long as the slice is there.
+    pub(crate) unsafe fn slice_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the memory is `bytes` long, was zeroed or written by the driver, and is borrowed from this, which alone gives it
+        // away on the host; of devices the caller says that they leave it alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.bytes) }
+    }
+
     /// Its double word `index`, as devices have left it; 0 beyond its end.
     pub(crate) fn read(&self, index: usize) -> u64 {
         if index >= self.bytes / 8 {

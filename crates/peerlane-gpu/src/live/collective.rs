@@ -197,10 +197,7 @@ impl Collectives {
             self.communicators.check()?;
             Ok(heard[0])
         })();
-        said.map_err(|problem: Problem| {
-            self.communicators.abort();
-            problem
-        })
+        said.inspect_err(|_: &Problem| self.communicators.abort())
     }
 
     /// What rank `r` must have received.

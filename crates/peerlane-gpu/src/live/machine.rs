@@ -42,7 +42,8 @@ impl Found {
             devices.push((address, device.product().map_err(of)?));
         }
         devices.sort();
-        let named = |(number, (address, _)): (usize, &(_, String))| GpuName { name: format!("GPU{number}"), address: *address };
+        let named =
+            |(number, (address, _)): (usize, &(_, String))| GpuName { name: format!("GPU{number}"), address: *address };
         Ok((devices.iter().enumerate().map(named).collect(), devices.into_iter().map(|(_, product)| product).collect()))
     }
 

@@ -16,6 +16,7 @@ mod pipeline;
 mod pool;
 mod ranks;
 mod spin_glass;
+mod staged;
 mod window;
 
 use std::collections::BTreeMap;
@@ -34,8 +35,9 @@ use serde::{Deserialize, Serialize};
 
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
-pub use self::ranks::Ranks;
 use self::machine::{Found, Machine};
+pub use self::ranks::Ranks;
+pub use self::staged::{GpuSink, GpuSource};
 use crate::counters::FileCounters;
 use crate::cuda::Driver;
 use crate::nvml::{self, NvmlStates, Tolerated};

@@ -14,7 +14,7 @@ use peerlane::units::{Bytes, Seconds};
 use super::collective::{Collectives, WORD};
 use super::failure::Problem;
 use super::machine::{Found, Machine};
-use super::{GpuName, Live, Prepared};
+use super::{GpuName, Live, OpenError, Prepared};
 use crate::cuda::Buffer;
 use crate::nccl::{self, Communicators, ID_BYTES, Loaded};
 use crate::nvml::Tolerated;
@@ -55,9 +55,16 @@ impl Ranks {
         if names.is_empty() {
             return Err("CUDA shows no GPU".to_owned());
         }
-        let live = Live::open(&names, &Tolerated::default()).map_err(|e| e.reason)?;
+        // between nodes no option tolerates others
+        let reason = |e: OpenError| e.reason.split("; use --force").next().unwrap_or_default().to_owned();
+        let live = Live::open(&names, &Tolerated::default()).map_err(reason)?;
         let gpus = names.into_iter().map(|GpuName { name, .. }| name).zip(products).collect();
         Ok(Ranks { open: None, live, gpus })
+    }
+
+    /// The GPUs and their memory.
+    pub(super) fn machine(&mut self) -> &mut Machine {
+        self.live.machine()
     }
 
     /// Names and products of the GPUs.
@@ -114,7 +121,7 @@ impl Ranks {
         names: &[String],
         ranks: nccl::Ranks,
     ) -> Result<Open, Problem> {
-        let machine: &mut Machine = self.live.machine();
+        let machine = self.machine();
         machine.begin();
         let gpus = names.iter().map(|name| machine.gpu(name)).collect::<Result<Vec<_>, _>>()?;
         let enter: Vec<_> = gpus.iter().map(|gpu| || Ok(gpu.context.enter()?)).collect();

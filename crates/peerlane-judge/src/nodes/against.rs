@@ -28,6 +28,8 @@ pub struct Change {
     pub probe: Probe,
     /// Whether data stayed within a node.
     pub loopback: bool,
+    /// Whether it was GPU memory.
+    pub gpus: bool,
     /// Values that both records have.
     pub values: usize,
     /// Median of the earlier ones: bytes a second, or seconds.
@@ -64,7 +66,7 @@ type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, bool);
 fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
     let ends = [&cell.step.from, &cell.step.to].map(|end| {
         let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
-        (host, end.nic.as_deref())
+        (host, end.nic.as_deref().or(end.is_gpu().then_some(end.memory.as_str())))
     });
     (ends, cell.step.transport, cell.step.probe, cell.again)
 }
@@ -89,12 +91,15 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
     let ((earlier, before), (later, after)) = (before, after);
     let both = joined(before, after);
     let cells: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
-    let mut kinds: BTreeMap<(Transport, Probe, bool), Vec<[f64; 2]>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(Transport, Probe, bool, bool), Vec<[f64; 2]>> = BTreeMap::new();
     let mut pairs = Vec::new();
     for one in &both {
         let step = &one.cell.step;
         let (Some(value), Some(expected)) = (one.cell.value(), &one.expected) else { continue };
-        kinds.entry((step.transport, step.probe, step.is_loopback())).or_default().push([expected.value, value]);
+        kinds
+            .entry((step.transport, step.probe, step.is_loopback(), step.is_of_gpus()))
+            .or_default()
+            .push([expected.value, value]);
         let old = cells.get(&key(after, one.cell)).and_then(|cell| cell.estimate);
         let (Some(old), Some(new)) = (old, one.cell.estimate) else { continue };
         let apart = new.high < old.low || new.low > old.high;
@@ -108,10 +113,11 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         let of: Vec<f64> = values.iter().map(|pair| pair[at]).collect();
         Median::of(&of).map_or(0.0, |median| median.value)
     };
-    let changes = kinds.into_iter().map(|((transport, probe, loopback), values)| Change {
+    let changes = kinds.into_iter().map(|((transport, probe, loopback, gpus), values)| Change {
         transport,
         probe,
         loopback,
+        gpus,
         values: values.len(),
         before: median(&values, 0),
         after: median(&values, 1),

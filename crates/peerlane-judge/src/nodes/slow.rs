@@ -19,6 +19,8 @@ struct Slow {
     direction: Direction,
     transport: Transport,
     latency: bool,
+    /// Whether of GPU memory.
+    gpus: bool,
     left: f64,
     /// Medians of what it explains.
     measured: f64,
@@ -32,10 +34,10 @@ struct Slow {
 /// `source` states what values are compared with where nothing is predicted.
 pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
-    let kinds: BTreeSet<(Transport, Probe)> =
-        joined.iter().map(|j| (j.cell.step.transport, j.cell.step.probe)).collect();
-    for (transport, probe) in kinds {
-        let of_kind = |j: &&Joined| j.cell.step.transport == transport && j.cell.step.probe == probe;
+    let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
+    let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
+    for (transport, probe, gpus) in kinds {
+        let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -67,6 +69,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Findi
             Slow {
                 transport,
                 latency: probe == Probe::Latency,
+                gpus,
                 left: suspect.left,
                 measured,
                 usual,
@@ -182,7 +185,8 @@ fn described(slow: &Slow) -> String {
     };
     let value = quantity(slow.latency, slow.measured);
     let values = if slow.values == 1 { "1 value".to_owned() } else { format!("{} values", slow.values) };
-    format!("{}{nics}: {value} in {values}", transport(slow.transport))
+    let of = if slow.gpus && slow.transport != Transport::Nccl { " with GPU memory" } else { "" };
+    format!("{}{nics}{of}: {value} in {values}", transport(slow.transport))
 }
 
 /// `from node1 to node2 only, `, where a pair is slow one way.

@@ -179,8 +179,11 @@ impl Execution<'_> {
             }
         }
         // a loopback is a pair of one end with itself, and what is measured both ways at once a pair of either order
+        if rail.iter().any(End::is_gpu) && transport != Transport::Verbs {
+            pairs.retain(|(a, b)| a != b);
+        }
         if transport == Transport::Nccl {
-            pairs = pairs.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a.min(b), a.max(b))).collect();
+            pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
         }
         let mut known = HashSet::new();
         pairs.retain(|pair| known.insert(*pair));

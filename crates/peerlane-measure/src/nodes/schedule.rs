@@ -126,11 +126,11 @@ impl NodePlan {
         }
         let joins = |transport: &Transport| rails(nodes, *transport).iter().any(|rail| rail.len() > 1);
         let is_wanted = |t: &Transport| wanted.transports.is_empty() || wanted.transports.contains(t);
-        let transports: Vec<Transport> =
-            Transport::ALL.into_iter().filter(|t| is_wanted(t) && joins(t)).collect();
+        let transports: Vec<Transport> = Transport::ALL.into_iter().filter(|t| is_wanted(t) && joins(t)).collect();
         if transports.is_empty() {
             let nccl = wanted.transports.contains(&Transport::Nccl);
-            let of_it = |note: &&String| nccl == (note.contains("GPU") || note.contains("NCCL") || note.contains("CUDA"));
+            let of_it =
+                |note: &&String| nccl == (note.contains("GPU") || note.contains("NCCL") || note.contains("CUDA"));
             let why = nodes.iter().flat_map(|node| &node.notes).find(of_it);
             let why = why.map_or_else(String::new, |why| format!(" ({why})"));
             return Err(if nccl { NodePlanError::NoNccl(why) } else { NodePlanError::NoVerbs(why) });
@@ -239,11 +239,17 @@ impl NodePlan {
                     rounds.extend(grown(rail.len()).map(|count| vec![all_reduce(nodes, &rail[..count])]));
                     continue;
                 }
-                rounds.push(rail.iter().map(|end| step(transport, false, end, end)).collect());
+                // staged GPU memory has the host's latency, and its loopback no network
+                let staged = transport == Transport::Tcp && rail.iter().any(End::is_gpu);
+                if !staged {
+                    rounds.push(rail.iter().map(|end| step(transport, false, end, end)).collect());
+                }
                 let steps = |latency: bool, pairs: &Round| {
                     pairs.iter().map(|(a, b)| step(transport, latency, &rail[*a], &rail[*b])).collect::<Vec<_>>()
                 };
-                rounds.extend(once(&pairings).iter().map(|pairs| steps(true, pairs)));
+                if !staged {
+                    rounds.extend(once(&pairings).iter().map(|pairs| steps(true, pairs)));
+                }
                 for pairs in &pairings {
                     rounds.push(steps(false, pairs));
                     if self.all_pairs {
@@ -292,20 +298,27 @@ fn is_nccl(steps: &[Step]) -> bool {
     steps.first().is_some_and(|step| step.transport == Transport::Nccl)
 }
 
-/// The ends that measure each other: of TCP all nodes, of verbs each node's first NIC, second NIC and so on, of NCCL each
+/// The first GPU of each of these nodes; none where that is one alone.
+fn of_first_gpus(nodes: &[Node], has: impl Fn(&Node) -> bool) -> Vec<End> {
+    let end = |(node, of): (usize, &Node)| {
+        let gpu = of.gpus.first().filter(|_| has(of))?;
+        Some(End { node, nic: None, memory: gpu.name.clone() })
+    };
+    let ends: Vec<End> = nodes.iter().enumerate().filter_map(end).collect();
+    if ends.len() > 1 { ends } else { Vec::new() }
+}
+
+/// The ends that measure each other: of TCP all nodes, then the first GPUs of those that have some, of verbs each node's first NIC, second NIC and so on, of NCCL each
 /// node's first GPU.
 pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
     let indexed = || nodes.iter().enumerate();
     match transport {
         Transport::Tcp => {
-            return vec![indexed().map(|(node, _)| End { node, nic: None, memory: "host".to_owned() }).collect()];
+            let host = indexed().map(|(node, _)| End { node, nic: None, memory: "host".to_owned() }).collect();
+            return [host, of_first_gpus(nodes, |_| true)].into_iter().filter(|rail| !rail.is_empty()).collect();
         }
         Transport::Nccl => {
-            let end = |(node, of): (usize, &Node)| {
-                let gpu = of.gpus.first().filter(|_| of.nccl.is_some())?;
-                Some(End { node, nic: None, memory: gpu.name.clone() })
-            };
-            return vec![indexed().filter_map(end).collect()];
+            return vec![of_first_gpus(nodes, |node| node.nccl.is_some())];
         }
         Transport::Verbs => {}
     }
@@ -344,11 +357,7 @@ mod tests {
 
     fn node(host: usize, nics: usize) -> Node {
         let nic = |n| Nic { name: format!("mlx5_{n}"), rate: None, link_layer: None, memory: format!("host{}", n / 2) };
-        Node {
-            host: format!("node{host}"),
-            nics: (0..nics).map(nic).collect(),
-            ..Node::default()
-        }
+        Node { host: format!("node{host}"), nics: (0..nics).map(nic).collect(), ..Node::default() }
     }
 
     fn nodes(nics: &[usize]) -> Vec<Node> {
@@ -424,11 +433,7 @@ mod tests {
     #[test]
     fn nccl_joins_the_gpus_of_nodes_that_have_both() {
         let gpu = |n| NodeGpu { name: format!("GPU{n}"), product: "NVIDIA H200".to_owned() };
-        let nccl = |count| Node {
-            gpus: (0..count).map(gpu).collect(),
-            nccl: Some("2.28.3".to_owned()),
-            ..node(0, 0)
-        };
+        let nccl = |count| Node { gpus: (0..count).map(gpu).collect(), nccl: Some("2.28.3".to_owned()), ..node(0, 0) };
         let mut nodes: Vec<Node> = (0..6).map(|_| nccl(2)).collect();
         nodes[3].gpus.clear();
         nodes[4].nccl = None;
@@ -445,12 +450,21 @@ mod tests {
         assert_eq!(all.iter().map(|s| s.queue_pairs).collect::<Vec<_>>(), [4, 8]);
         assert!((all[1].algorithm_share() - 8.0 / 14.0).abs() < 1e-12);
         // with a budget NCCL's rounds are shorter in the same proportion
-        for budget in [80.0, 200.0] {
+        for budget in [100.0, 200.0] {
             let wanted = Wanted { budget: Some(Seconds::new(budget)), ..Wanted::default() };
             let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
             assert!(plan.all() + plan.hung() <= budget + 1e-9, "{plan:?}");
-            assert_eq!(plan.method_of(&all.iter().map(|s| (*s).clone()).collect::<Vec<_>>()), plan.nccl.unwrap().method);
+            assert_eq!(
+                plan.method_of(&all.iter().map(|s| (*s).clone()).collect::<Vec<_>>()),
+                plan.nccl.unwrap().method
+            );
         }
+        // GPU memory by TCP needs no NCCL: the five nodes with GPUs, both ways
+        let wanted_tcp = Wanted { transports: vec![Transport::Tcp], ..Wanted::default() };
+        let tcp = NodePlan::of(&nodes, &wanted_tcp, Method::default()).unwrap().rounds_of(&nodes).concat();
+        let staged: Vec<&Step> = tcp.iter().filter(|step| step.is_of_gpus()).collect();
+        assert_eq!(staged.len(), 20);
+        assert!(staged.iter().all(|s| s.probe == Probe::Send && s.to.is_gpu() && !s.is_loopback()), "{staged:?}");
         let refused = NodePlan::of(&nodes[3..5], &wanted, Method::default()).unwrap_err().to_string();
         assert_eq!(refused, "no two nodes have a GPU and NCCL; use --transport tcp");
     }

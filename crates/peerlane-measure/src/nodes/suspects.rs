@@ -222,11 +222,7 @@ mod tests {
 
     fn steps(nodes: usize, nics: usize, all_pairs: bool) -> Vec<Step> {
         let nic = |n| Nic { name: format!("mlx5_{n}"), rate: None, link_layer: None, memory: "host".to_owned() };
-        let node = |n| Node {
-            host: format!("node{n}"),
-            nics: (0..nics).map(nic).collect(),
-            ..Node::default()
-        };
+        let node = |n| Node { host: format!("node{n}"), nics: (0..nics).map(nic).collect(), ..Node::default() };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
         let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, budget: None, patience: None };
         let rounds = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();

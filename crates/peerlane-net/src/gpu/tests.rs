@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane_machine::one_line::shown;
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{Method, Network, Node, NodeGpu, NodePlan, Samples, Step, Transport, Wanted};
@@ -26,6 +27,7 @@ const SOUND: &str = r#"
     *'"Prepare"'*) echo '{"Address":"the id"}' ;;
     *'"Connect"'*) case "$line" in *'the id'*) echo '"Done"' ;; *) echo '{"Failed":{"kind":"failed","message":"no id"}}' ;; esac ;;
     *'"Sample"'*) echo '{"Values":[2e9,2e9,2e9]}' ;;
+    *'"Stop"'*) ;;
     *'"Verify"'*) echo '{"Verdict":"Intact"}' ;;
     *) echo '"Done"' ;;"#;
 
@@ -33,7 +35,7 @@ const SOUND: &str = r#"
 fn shell(name: &str, when: &str) -> (Arc<GpuSides>, Found) {
     let once: PathBuf = std::env::temp_dir().join(format!("peerlane-gpu-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&once);
-    let script = format!("once={}\nwhile read -r line; do case \"$line\" in\n{when}{SOUND}\nesac; done", once.display());
+    let script = format!("once={}\nwhile read -r line; do case \"$line\" in\n{when}{SOUND}\nesac; done", shown(&once));
     #[allow(clippy::disallowed_methods, reason = "tests choose their programs themselves")]
     let program = move || {
         let mut command = Command::new("/bin/sh");
@@ -55,7 +57,8 @@ fn agents(name: &str, when: &str) -> Agents {
             let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
             let node = Node { host: format!("node{rank}"), gpus: found.gpus, nccl: found.nccl, ..Node::default() };
             let (secret, ports, gpus) = (secret(), Vec::new(), Some(sides));
-            let join = Join { secret: &secret, rank, size: 2, node: Some(node), gpus, heads: &heads, ports, wait: WAIT };
+            let join =
+                Join { secret: &secret, rank, size: 2, node: Some(node), gpus, heads: &heads, ports, wait: WAIT };
             let _ = take_part(join);
         });
     }
@@ -120,7 +123,10 @@ fn a_process_that_dies_says_its_last_words() {
 #[test]
 fn what_answers_no_question_is_no_gpu() {
     for (when, words) in [
-        ("*) echo '{\"Opened\":{\"gpus\":[],\"notes\":[\"no GPU memory: CUDA shows no GPU\"]}}' ;;\n", "CUDA shows no GPU"),
+        (
+            "*) echo '{\"Opened\":{\"gpus\":[],\"notes\":[\"no GPU memory: CUDA shows no GPU\"]}}' ;;\n",
+            "CUDA shows no GPU",
+        ),
         ("*) echo nonsense ;;\n", "the GPUs' process ended"),
         ("*) exit 1 ;;\n", "the GPUs' process ended: exit status: 1"),
     ] {

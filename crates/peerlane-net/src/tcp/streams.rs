@@ -11,14 +11,13 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use peerlane_gpu::GpuSink;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::Probe;
 use peerlane_measure::run::FlagKind;
 
-use super::pattern::{content, difference};
-
-const HEADER: usize = 16;
+use super::memory::{Arriving, Ends, HEADER, Outgoing};
 
 /// Kinds of messages: data, whose number counts them; the end of a sample, with the count of messages.
 const DATA: u64 = 1;
@@ -47,34 +46,32 @@ pub(super) struct Streams {
 struct Stream {
     socket: Arc<TcpStream>,
     /// Header and content that this side sends.
-    out: Vec<u8>,
+    out: Box<dyn Outgoing>,
     incoming: Incoming,
 }
 
 /// What arrives on a stream.
-struct Incoming {
-    /// Content of the last message.
-    last: Vec<u8>,
-    /// What the content must be.
-    expected: Vec<u8>,
-    /// Whether a message was compared.
-    compared: bool,
-    /// The first difference.
-    corrupt: Option<String>,
-}
+struct Incoming(Box<dyn Arriving>);
 
 impl Streams {
-    pub(super) fn new(sockets: Vec<Arc<TcpStream>>, probe: Probe, size: usize, seed: u64, patience: Duration) -> Self {
-        let expected = content(seed, size);
-        let stream = |socket: Arc<TcpStream>| {
+    pub(super) fn new(
+        sockets: impl Iterator<Item = (Arc<TcpStream>, Ends)>,
+        probe: Probe,
+        size: usize,
+        patience: Duration,
+    ) -> Self {
+        let stream = |(socket, Ends { out, incoming }): (Arc<TcpStream>, Ends)| {
             // once, not for each call: a system call more would show in a latency
             let _ = socket.set_read_timeout(Some(patience));
             let _ = socket.set_write_timeout(Some(patience));
-            let out = [&[0; HEADER], expected.as_slice()].concat();
-            let incoming = Incoming { last: vec![0; size], expected: expected.clone(), compared: false, corrupt: None };
-            Stream { socket, out, incoming }
+            Stream { socket, out, incoming: Incoming(incoming) }
         };
-        Streams { streams: sockets.into_iter().map(stream).collect(), probe, size }
+        Streams { streams: sockets.map(stream).collect(), probe, size }
+    }
+
+    /// What arrived in GPU memory, by stream.
+    pub(super) fn sinks(&mut self) -> Vec<&mut GpuSink> {
+        self.streams.iter_mut().filter_map(|stream| stream.incoming.0.sink()).collect()
     }
 
     /// Takes `n` samples after one that is not counted, in which TCP finds its window.
@@ -125,7 +122,7 @@ impl Streams {
             count += 1;
         }
         let mean = began.elapsed().as_secs_f64() / count as f64;
-        stream.incoming.compare();
+        stream.incoming.0.compare();
         Ok(mean / 2.0)
     }
 
@@ -152,14 +149,16 @@ impl Streams {
 
     /// Whether what arrived is what was sent.
     pub(super) fn verdict(&self) -> Verdict {
-        for (number, stream) in self.streams.iter().enumerate() {
-            if let Some(how) = &stream.incoming.corrupt {
+        let compared = || self.streams.iter().map(|stream| stream.incoming.0.compared()).enumerate();
+        for (number, of) in compared() {
+            if let Some((_, Some(how))) = of {
                 return Verdict::Corrupt(format!("stream {number}: {how}"));
             }
         }
         let used = if self.probe == Probe::Latency { 1 } else { self.streams.len() };
-        match self.streams.iter().take(used).position(|stream| !stream.incoming.compared) {
-            Some(number) => Verdict::Unverified(format!("nothing arrived on stream {number}")),
+        let missing = compared().take(used).find(|(_, of)| !of.is_some_and(|(compared, _)| compared));
+        match missing {
+            Some((number, _)) => Verdict::Unverified(format!("nothing arrived on stream {number}")),
             None => Verdict::Intact,
         }
     }
@@ -190,15 +189,16 @@ impl Stream {
             match message {
                 (DATA, number) if number == arrived => arrived += 1,
                 (END, sent) if sent == arrived => {
+                    self.incoming.0.settle()?;
                     self.header(ARRIVED, arrived)?;
-                    self.incoming.compare();
+                    self.incoming.0.compare();
                     arrived = 0;
                 }
                 (PING, number) => {
                     self.send(PING, number)?;
                     // what is compared takes time from the answer to the next one, so few are
                     if number == 0 {
-                        self.incoming.compare();
+                        self.incoming.0.compare();
                     }
                 }
                 (BOTH, nanoseconds) => {
@@ -213,7 +213,7 @@ impl Stream {
     fn both(&mut self, time: Duration) -> io::Result<u64> {
         let Stream { socket, out, incoming } = self;
         let (sent, arrived) = thread::scope(|scope| {
-            let sender = scope.spawn(|| send_for(socket, out, time));
+            let sender = scope.spawn(|| send_for(socket, out.as_mut(), time));
             let mut arrived = 0;
             let received = loop {
                 match incoming.next(socket) {
@@ -231,24 +231,24 @@ impl Stream {
             (ARRIVED, theirs) if theirs == sent => {}
             other => return Err(unexpected(other)),
         }
-        self.incoming.compare();
+        self.incoming.0.compare();
         Ok(sent + arrived)
     }
 
     fn send_for(&mut self, time: Duration) -> io::Result<u64> {
-        send_for(&self.socket, &mut self.out, time)
+        send_for(&self.socket, self.out.as_mut(), time)
     }
 
     /// A message with content.
     fn send(&mut self, kind: u64, number: u64) -> io::Result<()> {
-        write_header(&mut self.out, kind, number);
-        (&*self.socket).write_all(&self.out)
+        let message = self.out.message()?;
+        write_header(message, kind, number);
+        (&*self.socket).write_all(message)
     }
 
     /// A message without.
     fn header(&mut self, kind: u64, number: u64) -> io::Result<()> {
-        write_header(&mut self.out, kind, number);
-        (&*self.socket).write_all(&self.out[..HEADER])
+        (&*self.socket).write_all(&header(kind, number))
     }
 
     fn next(&mut self) -> io::Result<(u64, u64)> {
@@ -278,32 +278,31 @@ impl Incoming {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
         let (kind, number) = (word(0), word(8));
         if kind == DATA || kind == PING {
-            socket.read_exact(&mut self.last)?;
+            socket.read_exact(self.0.room()?)?;
+            self.0.filled()?;
         }
         Ok((kind, number))
-    }
-
-    /// Compares the last message.
-    fn compare(&mut self) {
-        self.compared = true;
-        if self.corrupt.is_none() {
-            self.corrupt = difference(&self.last, &self.expected);
-        }
     }
 }
 
 /// Sends data until the time is over, and how many messages there were.
-fn send_for(mut socket: &TcpStream, out: &mut [u8], time: Duration) -> io::Result<u64> {
+fn send_for(mut socket: &TcpStream, out: &mut dyn Outgoing, time: Duration) -> io::Result<u64> {
     let began = Instant::now();
     let mut sent = 0;
     while sent == 0 || began.elapsed() < time {
-        write_header(out, DATA, sent);
-        socket.write_all(out)?;
+        let message = out.message()?;
+        write_header(message, DATA, sent);
+        socket.write_all(message)?;
         sent += 1;
     }
-    write_header(out, END, sent);
-    socket.write_all(&out[..HEADER])?;
+    socket.write_all(&header(END, sent))?;
     Ok(sent)
+}
+
+fn header(kind: u64, number: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    write_header(&mut header, kind, number);
+    header
 }
 
 fn write_header(out: &mut [u8], kind: u64, number: u64) {
@@ -340,6 +339,7 @@ fn failure(error: io::Error) -> Failure {
 impl Streams {
     /// Makes this side send one wrong byte.
     pub(super) fn spoil(&mut self) {
-        self.streams[0].out[HEADER + 100] ^= 1;
+        let message = self.streams[0].out.message().unwrap();
+        message[HEADER + 100] ^= 1;
     }
 }

@@ -11,7 +11,15 @@ fn hub() -> Hub {
 
 fn step(probe: Probe, size: u64, queue_pairs: u32) -> Step {
     let end = |node| End { node, nic: None, memory: "host".to_owned() };
-    Step { from: end(0), to: end(1), transport: Transport::Tcp, probe, size: Bytes(size), queue_pairs, between: Vec::new() }
+    Step {
+        from: end(0),
+        to: end(1),
+        transport: Transport::Tcp,
+        probe,
+        size: Bytes(size),
+        queue_pairs,
+        between: Vec::new(),
+    }
 }
 
 const PATIENCE: f64 = 2.0;

@@ -5,12 +5,14 @@ use std::path::Path;
 use peerlane::bfs::Bfs;
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, system_text};
-use peerlane::check::{Context, check};
+use peerlane::check::{Context, Settings, check};
 use peerlane::comparison::Comparison;
 use peerlane::exchange::Exchange;
 use peerlane::matrix::Direction;
 use peerlane::model::{Model, Pace};
 use peerlane::names::is_host;
+use peerlane::nodes::{self, NodePlan, NodesRun, Probe, Transport};
+use peerlane::nodes_check;
 use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, Estimate, Run};
 use peerlane::spin_glass::SpinGlass;
@@ -44,6 +46,35 @@ fn records_are_complete_and_verified() {
         assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");
         assert_eq!(run.steps_done().len(), run.plan.steps().count(), "{name}");
     }
+}
+
+/// Two agents of one machine, each with a GPU that NCCL takes for another host's (`scripts/gpu/nodes.sh`).
+#[test]
+fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x2-vm-runs/nodes.json");
+    let (run, unreadable) = NodesRun::read(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(unreadable == 0 && run.complete && run.lost.is_empty());
+    assert!(run.nodes.iter().all(|node| node.gpus.len() == 1 && node.nccl.as_deref() == Some("2.28.3")));
+    assert_eq!(run.cells.len(), NodePlan::rounds_of(&run.plan, &run.nodes).concat().len());
+    assert!(run.cells.iter().all(|cell| cell.value().is_some() && cell.flags.is_empty()), "all arrived as it was sent");
+    let rates = |transport, probe, gpus| {
+        let is = move |cell: &&nodes::Cell| {
+            let step = &cell.step;
+            (step.transport, step.probe, step.is_of_gpus(), step.is_loopback()) == (transport, probe, gpus, false)
+        };
+        run.cells.iter().filter(is).filter_map(nodes::Cell::value).collect::<Vec<f64>>()
+    };
+    let (host, gpu) = (rates(Transport::Tcp, Probe::Send, false), rates(Transport::Tcp, Probe::Send, true));
+    for (host, gpu) in host.iter().zip(&gpu) {
+        assert!((0.55..0.8).contains(&(gpu / host)), "staged at both ends: {gpu} beside {host}");
+    }
+    assert_eq!((host.len(), gpu.len()), (2, 2));
+    // by sockets of the same machine
+    assert!(rates(Transport::Nccl, Probe::SendReceive, true).iter().all(|rate| (1.5e9..3e9).contains(rate)));
+    let all = run.cells.iter().find(|cell| cell.step.probe == Probe::AllReduce).unwrap();
+    assert_eq!((all.step.queue_pairs, all.step.algorithm_share()), (2, 1.0));
+    let judged = nodes_check::judge(&run, &nodes_check::joined(&run, None), &Settings::default(), None);
+    assert!(judged.findings.is_empty(), "{:?}", judged.findings);
 }
 
 /// The model's constants are from four H200 of another host.

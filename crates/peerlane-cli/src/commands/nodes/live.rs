@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane::nodes::{Method, Network, Node, NodePlan, NodesRun, Wanted};
+use peerlane::nodes::{Method, Network, Node, NodePlan, NodesRun, Transport, Wanted};
 use peerlane::one_line::{one_line, shown};
 use peerlane_net::gpu::{Found, GpuSides};
 use peerlane_net::launcher::{Given, HostPort, Place};
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             place.launcher
         )));
     }
-    join(wait(args), &place, &secret, &heads).map_err(|e| Failure::new(format!("rank {}: {e}", place.rank)))?;
+    join(&Joining::of(args), &place, &secret, &heads).map_err(|e| Failure::new(format!("rank {}: {e}", place.rank)))?;
     Ok(Outcome { incomplete: false, findings: false })
 }
 
@@ -87,27 +87,49 @@ fn wait(args: &MeasureArgs) -> Duration {
     Duration::from_secs_f64(args.between.wait.seconds().min(1e6))
 }
 
+/// What an agent needs of the options.
+struct Joining {
+    wait: Duration,
+    /// Whether GPUs may be measured with.
+    with_gpus: bool,
+}
+
+impl Joining {
+    fn of(args: &MeasureArgs) -> Self {
+        Joining { wait: wait(args), with_gpus: args.between.transport != Some(Transport::Verbs) }
+    }
+}
+
 /// Takes part as an agent.
 fn join(
-    wait: Duration,
+    args: &Joining,
     place: &Place,
     secret: &Secret,
     heads: &dyn Fn() -> Vec<HostPort>,
 ) -> Result<(), peerlane_net::Error> {
     let (node, gpus) = match place.local_rank {
         0 => {
-            let (node, gpus) = describe();
+            let (node, gpus) = describe(args.with_gpus);
             (Some(node), gpus)
         }
         _ => (None, None),
     };
-    take_part(Join { secret, rank: place.rank, size: place.size, node, gpus, heads, ports: place.ports(), wait })
+    take_part(Join {
+        secret,
+        rank: place.rank,
+        size: place.size,
+        node,
+        gpus,
+        heads,
+        ports: place.ports(),
+        wait: args.wait,
+    })
 }
 
 /// What this node reports, and its GPUs.
-fn describe() -> (Node, Option<Arc<GpuSides>>) {
+fn describe(with_gpus: bool) -> (Node, Option<Arc<GpuSides>>) {
     // beside what follows, since a driver takes its time
-    let gpus = thread::spawn(GpuSides::open);
+    let gpus = with_gpus.then(|| thread::spawn(GpuSides::open));
     // several slurmd on one host have a name each
     let name = env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()).or_else(host::system);
     let name = name.unwrap_or_else(|| "localhost".to_owned());
@@ -118,7 +140,8 @@ fn describe() -> (Node, Option<Arc<GpuSides>>) {
         notes.push(format!("what it printed about itself has {bytes} bytes, and was left out"));
         evidence.clear();
     }
-    let (sides, found) = gpus.join().map_or_else(|_| (None, Found::default()), |(sides, found)| (Some(sides), found));
+    let opened = gpus.and_then(|gpus| gpus.join().ok());
+    let (sides, found) = opened.map_or((None, Found::default()), |(sides, found)| (Some(sides), found));
     notes.extend(found.notes);
     let host = one_line(&name).into_owned();
     (Node { host, nics, gpus: found.gpus, nccl: found.nccl, evidence, notes }, sides)
@@ -156,10 +179,10 @@ fn head(
         output_file::write(file, format!("{name}:{port}\n"))?;
     }
     let own = thread::spawn({
-        let (wait, place, secret) = (wait(args), place.clone(), secret.clone());
+        let (joining, place, secret) = (Joining::of(args), place.clone(), secret.clone());
         move || {
             let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
-            join(wait, &place, &secret, &heads)
+            join(&joining, &place, &secret, &heads)
         }
     });
     let mut network = gather(args, place, head, interrupt)?;

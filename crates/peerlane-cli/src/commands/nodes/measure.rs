@@ -77,12 +77,7 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     }
     // without GPUs there is no NCCL, which is no error unless it is requested
     let transports = args.between.transport.map_or_else(|| vec![Transport::Verbs, Transport::Nccl], |one| vec![one]);
-    let wanted = Wanted {
-        transports,
-        all_pairs: args.all_pairs,
-        budget: args.budget,
-        patience: args.patience,
-    };
+    let wanted = Wanted { transports, all_pairs: args.all_pairs, budget: args.budget, patience: args.patience };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
     (new.cluster, new.system) = (Some(described.text), described.system);
