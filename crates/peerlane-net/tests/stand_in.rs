@@ -131,7 +131,7 @@ fn faulty_adapters() {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
         let mut agents = two_nodes();
-        let method = Method { time: Seconds::new(0.1), samples: 6, patience: Seconds::new(3.0) };
+        let method = Method { time: Seconds::new(0.1), samples: 6, patience: Seconds::new(3.0), ..Method::default() };
         let wanted = Wanted {
             transport: Some(Transport::Verbs),
             patience: Some(method.patience),

@@ -77,7 +77,7 @@ impl Execution<'_> {
         });
         if !steps.is_empty() {
             let used = self.network.now().seconds() - self.began;
-            if used + self.plan.method.patience.seconds() > self.plan.bound.seconds() {
+            if used + self.plan.method.longest().seconds() > self.plan.bound.seconds() {
                 return false;
             }
             if !(self.report)(Event::Round(index, self.total)) {

@@ -25,8 +25,15 @@ const SETTING_UP: Seconds = Seconds::new(0.3);
 /// The most rounds in which suspects are measured again, of each rail.
 pub(super) const AGAIN: usize = 8;
 
-/// Nodes that may be lost, each in a round that takes all of [`Method::patience`], before time is short.
+/// Nodes that may be lost, each in a round that takes all of [`Method::longest`], before time is short.
 const LOSSES: f64 = 3.0;
+
+/// By how much an agent may be silent for longer than a round may take: one that is slow, as on a loaded machine, costs its
+/// steps, and only one that is gone all that come after.
+const SILENCE: f64 = 2.0;
+
+/// The shortest silence that loses a node: several of the signs of life that agents give.
+const LEAST_SILENCE: f64 = 4.0;
 
 /// The part of a short budget that patience may take, all of it together.
 const WAITING: f64 = 1.0 / 3.0;
@@ -48,6 +55,8 @@ pub struct Wanted {
     pub budget: Option<Seconds>,
     /// The most time for a round; what the budget leaves for it where it is absent.
     pub patience: Option<Seconds>,
+    /// The longest silence of an agent; twice the time for a round where it is absent.
+    pub silence: Option<Seconds>,
 }
 
 /// Why there is nothing to measure.
@@ -109,23 +118,32 @@ impl NodePlan {
         plan.rounds = plan.rounds_of(nodes).len();
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
         plan.method.patience = wanted.patience.unwrap_or(method.patience);
-        // a round begins only where there is time for it to hang
-        let hung = |plan: &NodePlan| (1.0 + LOSSES) * plan.method.patience.seconds();
+        // a round begins only where there is time for it to hang, and for nodes to be lost
+        let hung = |plan: &NodePlan| (1.0 + LOSSES) * plan.method.longest().seconds();
+        let silence = |patience: Seconds| {
+            wanted.silence.unwrap_or_else(|| Seconds::new((SILENCE * patience.seconds()).max(LEAST_SILENCE)))
+        };
+        plan.method.silence = silence(plan.method.patience);
         let Some(budget) = wanted.budget else {
             plan.bound = Seconds::new((plan.rounds + plan.again) as f64 * plan.round_time() + hung(&plan));
             return Ok(plan);
         };
         let rounds = (plan.rounds + plan.again) as f64;
         if wanted.patience.is_none() {
-            let left = (budget.seconds() - rounds * plan.round_time()) / (1.0 + LOSSES);
+            // without a given silence, what the losses take of it is that
+            let each = if wanted.silence.is_none() { SILENCE } else { 1.0 };
+            let left = (budget.seconds() - rounds * plan.round_time()) / ((1.0 + LOSSES) * each);
             let usual = method.patience.seconds();
-            let short = usual.min(WAITING * budget.seconds() / (1.0 + LOSSES));
+            let short = usual.min(WAITING * budget.seconds() / ((1.0 + LOSSES) * each));
             plan.method.patience = Seconds::new(if left > usual { left.min(LONGEST_PATIENCE) } else { short });
+            plan.method.silence = silence(plan.method.patience);
         }
         let each = (budget.seconds() - hung(&plan)) / rounds - SETTING_UP.seconds();
         if each < SHORTEST.seconds() {
             let least = rounds * (SHORTEST.seconds() + SETTING_UP.seconds());
-            let least = wanted.patience.map_or(least / (1.0 - WAITING), |_| least + hung(&plan));
+            // below that, silence is as short as it can be, or as it was given
+            let least =
+                wanted.patience.map_or((least / (1.0 - WAITING)).max(least + hung(&plan)), |_| least + hung(&plan));
             return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
         }
         plan.method.time = Seconds::new(method.time.seconds().min(each));
@@ -260,18 +278,31 @@ mod tests {
             NodePlan::of(&nodes, &wanted, Method::default())
         };
         let usual = NodePlan::of(&nodes, &Wanted::default(), Method::default()).unwrap();
-        for budget in [40.0, 60.0, 1000.0] {
+        for budget in [45.0, 60.0, 1000.0] {
             let plan = of(budget).unwrap();
             assert_eq!(plan.bound.seconds(), budget, "{plan:?}");
             assert!(plan.method.patience.seconds() > plan.method.time.seconds());
             let all = (plan.rounds + plan.again) as f64 * plan.round_time();
-            assert!(all + (1.0 + LOSSES) * plan.method.patience.seconds() <= budget + 1e-9, "{plan:?}");
+            assert!(all + (1.0 + LOSSES) * plan.method.longest().seconds() <= budget + 1e-9, "{plan:?}");
+            let silence = (2.0 * plan.method.patience.seconds()).max(4.0);
+            assert!((plan.method.silence.seconds() - silence).abs() < 1e-9, "{plan:?}");
         }
         // what a slow machine needs: the same samples, and the rest of the budget to take them
         let (long, usual) = (of(1000.0).unwrap().method, usual.method);
         assert_eq!((long.time, long.patience.seconds()), (usual.time, LONGEST_PATIENCE));
         let refused = of(5.0).unwrap_err().to_string();
         assert!(refused.contains("--budget"), "{refused}");
+        // a silence that is given is kept, and counted
+        let silence = Some(Seconds::new(60.0));
+        let wanted = Wanted { silence, ..Wanted::default() };
+        let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
+        let rounds = (plan.rounds + plan.again) as f64 * plan.round_time();
+        assert_eq!((Some(plan.method.silence), plan.bound.seconds()), (silence, rounds + 240.0));
+        let short = Wanted { budget: Some(Seconds::new(60.0)), ..wanted };
+        let refused = NodePlan::of(&nodes, &short, Method::default()).unwrap_err();
+        let NodePlanError::Budget { least, .. } = refused else { panic!("{refused}") };
+        let enough = Wanted { budget: Some(Seconds::new(least.seconds() + 1.0)), ..short };
+        assert!(NodePlan::of(&nodes, &enough, Method::default()).is_ok(), "{refused}");
     }
 
     #[test]

@@ -229,7 +229,7 @@ mod tests {
             notes: Vec::new(),
         };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
-        let wanted = Wanted { transport: Some(Transport::Verbs), all_pairs, budget: None, patience: None };
+        let wanted = Wanted { transport: Some(Transport::Verbs), all_pairs, ..Wanted::default() };
         let rounds = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();
         rounds.into_iter().filter(|step| step.probe == Probe::Write).collect()
     }

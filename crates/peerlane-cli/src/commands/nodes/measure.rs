@@ -77,6 +77,7 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
         all_pairs: args.all_pairs,
         budget: args.budget,
         patience: args.patience,
+        silence: args.between.silence,
     };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
@@ -120,7 +121,7 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
     out.flush()?;
     if !run.complete {
         // a round that could end too late is not begun
-        let over = run.wall.seconds() + run.plan.method.patience.seconds() > run.plan.bound.seconds();
+        let over = run.wall.seconds() + run.plan.method.longest().seconds() > run.plan.bound.seconds();
         let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
         crate::say(&format!("not all steps are measured{over}{resume}"));
