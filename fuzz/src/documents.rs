@@ -8,7 +8,6 @@ use peerlane::fleet::{Dictionary, Node, compare};
 use peerlane::infer::Inference;
 use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
-use peerlane::measured_cluster::Ends;
 use peerlane::nodes_check::{joined, judge};
 use peerlane::run::{Partial, Run};
 

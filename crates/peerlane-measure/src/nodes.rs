@@ -244,11 +244,26 @@ pub struct Method {
     /// The longest that a round may take, connecting and verifying included, before what has not answered is given up as
     /// hung.
     pub patience: Seconds,
+    /// How long an agent may show no sign of life before its node is lost.
+    #[serde(default = "Method::silence_before")]
+    pub silence: Seconds,
+}
+
+impl Method {
+    /// What records without it had.
+    fn silence_before() -> Seconds {
+        Seconds::new(4.0)
+    }
+
+    /// The longest that a round takes, whatever happens: a node that dies is known as lost only after its silence.
+    pub fn longest(&self) -> Seconds {
+        Seconds::new(self.patience.seconds().max(self.silence.seconds()))
+    }
 }
 
 impl Default for Method {
     fn default() -> Self {
-        Method { time: Seconds::new(0.2), samples: 8, patience: Seconds::new(5.0) }
+        Method { time: Seconds::new(0.2), samples: 8, patience: Seconds::new(5.0), silence: Seconds::new(10.0) }
     }
 }
 
@@ -266,7 +281,7 @@ pub trait Network {
     /// All of them, also those that were lost.
     fn nodes(&self) -> &[Node];
 
-    /// Runs the steps of one round at once; an answer for each step, in order. Returns within [`Method::patience`] and
+    /// Runs the steps of one round at once; an answer for each step, in order. Returns within [`Method::longest`] and
     /// little more. A lost node costs its own steps only.
     fn round(&mut self, steps: &[Step], method: &Method) -> Vec<Result<Samples, Failure>>;
 

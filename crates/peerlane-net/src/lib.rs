@@ -33,11 +33,9 @@ const JOIN: handshake::Purpose = *b"join                            ";
 /// How often head and agents show that they live.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// Silence after which an agent is lost.
-const LOST: Duration = Duration::from_secs(4);
-
-/// Silence after which a connection is closed by either end: longer, so that the head decides who is lost.
-const SILENCE: Duration = Duration::from_secs(15);
+/// Silence after which a connection is closed by either end. That after which an agent is lost is the plan's
+/// ([`peerlane_measure::nodes::Method::silence`]), and no longer, so that the head decides who is lost.
+pub const SILENCE: Duration = Duration::from_secs(60);
 
 /// Stack of threads of which there may be thousands.
 const STACK: usize = 256 << 10;

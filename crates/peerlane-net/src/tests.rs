@@ -54,7 +54,8 @@ fn step(from: usize, to: usize, probe: Probe) -> Step {
     Step { from: end(from), to: end(to), transport: Transport::Tcp, probe, size, queue_pairs: 2, between: Vec::new() }
 }
 
-const METHOD: Method = Method { time: Seconds::new(0.05), samples: 4, patience: Seconds::new(10.0) };
+const METHOD: Method =
+    Method { time: Seconds::new(0.05), samples: 4, patience: Seconds::new(10.0), silence: Seconds::new(4.0) };
 
 #[test]
 fn rounds_of_loopbacks_and_pairs() {
@@ -211,4 +212,54 @@ fn a_used_port_is_named() {
     let why = Head::listen(&secret(), &[head.port()], 2).err().unwrap().to_string();
     assert!(why.contains(&format!("cannot listen at port {}: ", head.port())), "{why}");
     assert!(Head::listen(&secret(), &[head.port(), 0], 2).is_ok(), "the next one is tried");
+}
+
+/// An agent that joins, measures nothing, and shows no sign of life until then.
+fn silent(port: u16, rank: usize, size: usize, until: Duration) -> mpsc::Sender<()> {
+    let (hold, held) = mpsc::channel();
+    thread::spawn(move || {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let key = crate::handshake::answer(&stream, &secret(), &crate::JOIN, Instant::now() + WAIT).unwrap();
+        let (mut sender, _receiver) = crate::wire::halves(stream.into(), &key, crate::wire::End::Agent);
+        let version = crate::message::VERSION.to_owned();
+        let hello = Hello { version, rank, size, node: Some(node(rank)) };
+        sender.send(&ToHead::Hello(Box::new(hello)), WAIT).unwrap();
+        let mut wait = until;
+        while held.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout)
+            && sender.send(&ToHead::Alive, WAIT).is_ok()
+        {
+            wait = crate::PULSE;
+        }
+    });
+    hold
+}
+
+#[test]
+fn an_agent_is_lost_after_the_silence_of_the_plan_and_costs_its_own_steps() {
+    let long = Duration::from_secs(60);
+    // the last one is slow, not gone: its step is hung, and it is there for the next round
+    for (silence, until, lost) in [(1.0, long, true), (3.0, long, true), (20.0, Duration::from_secs(2), false)] {
+        let head = head(3);
+        let port = head.port();
+        let sound: Vec<_> = (0..2).map(|rank| agent(port, rank, 3, secret(), Some(node(rank)))).collect();
+        let _held = silent(port, 2, 3, until);
+        let mut agents = head.gather(3, WAIT, false, &mut |_| true).unwrap();
+        let began = Instant::now();
+        let method = Method { patience: Seconds::new(2.0), silence: Seconds::new(silence), ..METHOD };
+        let answers = agents.round(&[step(0, 1, Probe::Send), step(2, 2, Probe::Send)], &method);
+        let took = began.elapsed().as_secs_f64();
+        assert!(answers[0].is_ok(), "{answers:?}");
+        let failure = answers[1].as_ref().unwrap_err();
+        if lost {
+            assert_eq!(failure.message, format!("node2 was lost: its agent gave no sign of life for {silence:.0} s"));
+            // it was heard when it joined
+            assert!(took < method.longest().seconds() + 2.0 && took > silence - 1.0, "{took}");
+        } else {
+            assert_eq!(failure.kind, FlagKind::Hung, "{failure:?}");
+            assert!(took < 10.0, "{took}");
+        }
+        assert_eq!(agents.lost().len(), usize::from(lost));
+        assert!(agents.round(&[step(1, 0, Probe::Send)], &METHOD)[0].is_ok());
+        drop((agents, sound));
+    }
 }

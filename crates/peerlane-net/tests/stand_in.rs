@@ -132,7 +132,7 @@ fn faulty_adapters() {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
         let mut agents = two_nodes();
-        let method = Method { time: Seconds::new(0.1), samples: 6, patience: Seconds::new(3.0) };
+        let method = Method { time: Seconds::new(0.1), samples: 6, patience: Seconds::new(3.0), ..Method::default() };
         let wanted = Wanted {
             transports: vec![Transport::Verbs],
             patience: Some(method.patience),

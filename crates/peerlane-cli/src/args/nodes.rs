@@ -41,6 +41,20 @@ pub(crate) struct NodesArgs {
     /// How long to wait until all processes have come
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "60s", requires = "nodes")]
     pub(crate) wait: Seconds,
+    /// Silence after which an agent is lost, at most 60s; default: twice what a round may take, 10s without --budget
+    #[arg(long, value_name = "TIME", value_parser = silence, requires = "nodes")]
+    pub(crate) silence: Option<Seconds>,
+}
+
+/// A silence that connections outlast, and signs of life do not.
+fn silence(text: &str) -> Result<Seconds, String> {
+    let most = peerlane_net::SILENCE.as_secs_f64();
+    let given = duration(text)?;
+    if (1.0..=most).contains(&given.seconds()) {
+        Ok(given)
+    } else {
+        Err(format!("agents show every half second that they live: 1s to {most:.0}s"))
+    }
 }
 
 fn transport() -> impl TypedValueParser<Value = Transport> {

@@ -78,7 +78,7 @@ impl Execution<'_> {
         if !steps.is_empty() {
             let used = self.network.now().seconds() - self.began;
             let method = self.plan.method_of(&steps);
-            if used + method.patience.seconds() > self.plan.bound.seconds() {
+            if used + method.longest().seconds() > self.plan.bound.seconds() {
                 return false;
             }
             if !(self.report)(Event::Round(index, self.total)) {

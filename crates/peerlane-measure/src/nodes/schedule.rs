@@ -37,8 +37,15 @@ const NCCL_LONGER: f64 = 4.0;
 /// The most rounds in which suspects are measured again, of each rail.
 pub(super) const AGAIN: usize = 8;
 
-/// Nodes that may be lost, each in a round that takes all of [`Method::patience`], before time is short.
+/// Nodes that may be lost, each in a round that takes all of [`Method::longest`], before time is short.
 const LOSSES: f64 = 3.0;
+
+/// By how much an agent may be silent for longer than a round may take: one that is slow, as on a loaded machine, costs its
+/// steps, and only one that is gone all that come after.
+const SILENCE: f64 = 2.0;
+
+/// The shortest silence that loses a node: several of the signs of life that agents give.
+const LEAST_SILENCE: f64 = 4.0;
 
 /// The part of a short budget that patience may take, all of it together.
 const WAITING: f64 = 1.0 / 3.0;
@@ -60,6 +67,8 @@ pub struct Wanted {
     pub budget: Option<Seconds>,
     /// The most time for a round; what the budget leaves for it where it is absent.
     pub patience: Option<Seconds>,
+    /// The longest silence of an agent; twice the time for a round where it is absent.
+    pub silence: Option<Seconds>,
 }
 
 /// Why there is nothing to measure.
@@ -141,42 +150,53 @@ impl NodePlan {
         let rounds = plan.rounds_of(nodes);
         plan.rounds = rounds.len();
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
-        let usual = wanted.patience.unwrap_or(method.patience);
         plan.nccl = plan.transports.contains(&Transport::Nccl).then(|| LongerRounds {
             rounds: rounds.iter().filter(|steps| is_nccl(steps)).count(),
             again: AGAIN,
             method,
         });
-        plan.set(method.time, usual);
+        let silence = |patience: Seconds| {
+            wanted.silence.unwrap_or_else(|| Seconds::new((SILENCE * patience.seconds()).max(LEAST_SILENCE)))
+        };
+        let usual = wanted.patience.unwrap_or(method.patience);
+        plan.set(method.time, usual, silence(usual));
         let Some(budget) = wanted.budget else {
             plan.bound = Seconds::new(plan.all() + plan.hung());
             return Ok(plan);
         };
         if wanted.patience.is_none() {
-            // a round begins only where there is time for it to hang
-            let of_hung = plan.hung() / usual.seconds();
+            // a round begins only where there is time for it to hang, and for nodes to be lost; without a given silence, what
+            // the losses take of it is that
+            let by_nccl = if plan.nccl.is_some() { NCCL_LONGER } else { 1.0 };
+            let by_silence = if wanted.silence.is_none() { SILENCE } else { 1.0 };
+            let of_hung = (1.0 + LOSSES) * by_nccl.max(by_silence);
             let left = (budget.seconds() - plan.all()) / of_hung;
             let short = usual.seconds().min(WAITING * budget.seconds() / of_hung);
             let patience = if left > usual.seconds() { left.min(LONGEST_PATIENCE) } else { short };
-            plan.set(method.time, Seconds::new(patience));
+            let patience = Seconds::new(patience);
+            plan.set(method.time, patience, silence(patience));
         }
         let (weight, setting_up) = (plan.weight(), plan.setting_up());
         let each = (budget.seconds() - plan.hung() - setting_up) / weight;
         if each < SHORTEST.seconds() {
             let least = weight * SHORTEST.seconds() + setting_up;
-            let least = wanted.patience.map_or(least / (1.0 - WAITING), |_| least + plan.hung());
+            // below that, silence is as short as it can be, or as it was given
+            let with_hung = least + plan.hung();
+            let least = wanted.patience.map_or((least / (1.0 - WAITING)).max(with_hung), |_| with_hung);
             return Err(NodePlanError::Budget { rounds: plan.rounds + plan.again, least: Seconds::new(least) });
         }
-        plan.set(Seconds::new(method.time.seconds().min(each)), plan.method.patience);
+        let Method { patience, silence, .. } = plan.method;
+        plan.set(Seconds::new(method.time.seconds().min(each)), patience, silence);
         // all of it: what is left over is for rounds that take longer than they usually do
         plan.bound = budget;
         Ok(plan)
     }
 
-    /// Sets the time and patience of rounds, and of NCCL's by how much they are longer.
-    fn set(&mut self, time: Seconds, patience: Seconds) {
-        (self.method.time, self.method.patience) = (time, patience);
+    /// Sets the time and patience of rounds, and of NCCL's by how much they are longer; and the longest silence of agents.
+    fn set(&mut self, time: Seconds, patience: Seconds, silence: Seconds) {
+        (self.method.time, self.method.patience, self.method.silence) = (time, patience, silence);
         if let Some(LongerRounds { method, .. }) = &mut self.nccl {
+            method.silence = silence;
             method.time = Seconds::new(NCCL_LONGER * time.seconds());
             let most = LONGEST_PATIENCE.max(patience.seconds());
             method.patience = Seconds::new((NCCL_LONGER * patience.seconds()).min(most));
@@ -190,8 +210,8 @@ impl NodePlan {
 
     /// The time that hung rounds may take.
     fn hung(&self) -> f64 {
-        let longest = self.nccl.map_or(self.method, |nccl| nccl.method);
-        (1.0 + LOSSES) * longest.patience.seconds()
+        let method = self.nccl.map_or(self.method, |nccl| nccl.method);
+        (1.0 + LOSSES) * method.longest().seconds()
     }
 
     /// Rounds, suspects' included where `again`: those of NCCL, and the others.
@@ -401,17 +421,29 @@ mod tests {
             NodePlan::of(&nodes, &wanted, Method::default())
         };
         let usual = NodePlan::of(&nodes, &Wanted::default(), Method::default()).unwrap();
-        for budget in [40.0, 60.0, 1000.0] {
+        for budget in [45.0, 60.0, 1000.0] {
             let plan = of(budget).unwrap();
             assert_eq!(plan.bound.seconds(), budget, "{plan:?}");
             assert!(plan.method.patience.seconds() > plan.method.time.seconds());
             assert!(plan.all() + plan.hung() <= budget + 1e-9, "{plan:?}");
+            let silence = (2.0 * plan.method.patience.seconds()).max(4.0);
+            assert!((plan.method.silence.seconds() - silence).abs() < 1e-9, "{plan:?}");
         }
         // what a slow machine needs: the same samples, and the rest of the budget to take them
         let (long, usual) = (of(1000.0).unwrap().method, usual.method);
         assert_eq!((long.time, long.patience.seconds()), (usual.time, LONGEST_PATIENCE));
         let refused = of(5.0).unwrap_err().to_string();
         assert!(refused.contains("--budget"), "{refused}");
+        // a silence that is given is kept, and counted
+        let silence = Some(Seconds::new(60.0));
+        let wanted = Wanted { silence, ..Wanted::default() };
+        let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
+        assert_eq!((Some(plan.method.silence), plan.bound.seconds()), (silence, plan.all() + 240.0));
+        let short = Wanted { budget: Some(Seconds::new(60.0)), ..wanted };
+        let refused = NodePlan::of(&nodes, &short, Method::default()).unwrap_err();
+        let NodePlanError::Budget { least, .. } = refused else { panic!("{refused}") };
+        let enough = Wanted { budget: Some(Seconds::new(least.seconds() + 1.0)), ..short };
+        assert!(NodePlan::of(&nodes, &enough, Method::default()).is_ok(), "{refused}");
     }
 
     #[test]

@@ -224,7 +224,7 @@ mod tests {
         let nic = |n| Nic { name: format!("mlx5_{n}"), rate: None, link_layer: None, memory: "host".to_owned() };
         let node = |n| Node { host: format!("node{n}"), nics: (0..nics).map(nic).collect(), ..Node::default() };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
-        let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, budget: None, patience: None };
+        let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, ..Wanted::default() };
         let rounds = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();
         rounds.into_iter().filter(|step| step.probe == Probe::Write).collect()
     }

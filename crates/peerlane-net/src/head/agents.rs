@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::Failure;
@@ -13,7 +13,7 @@ use peerlane_measure::nodes::{Lost, Method, Network, Node, Samples, Step};
 
 use super::{Came, Event, Link};
 use crate::message::ToAgent;
-use crate::{Error, LOST, PULSE};
+use crate::{Error, PULSE};
 
 /// All agents of a run. They end when this is dropped.
 pub struct Agents {
@@ -96,11 +96,11 @@ impl Agents {
         }
     }
 
-    /// Those of these nodes whose agents were silent for too long are lost.
-    pub(super) fn lose_silent(&mut self, nodes: &[usize]) {
+    /// Those of these nodes whose agents were silent for longer are lost.
+    pub(super) fn lose_silent(&mut self, nodes: &[usize], silence: Duration) {
         for &node in nodes {
-            if self.links[node].heard().elapsed() > LOST {
-                self.lose(node, format!("its agent gave no sign of life for {} s", LOST.as_secs()));
+            if self.links[node].heard().elapsed() > silence {
+                self.lose(node, format!("its agent gave no sign of life for {:.0} s", silence.as_secs_f64()));
             }
         }
     }

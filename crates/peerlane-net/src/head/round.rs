@@ -14,7 +14,6 @@ use peerlane_measure::nodes::{Method, Node, Probe, Samples, Step};
 use peerlane_measure::run::FlagKind;
 
 use super::{Agents, Event};
-use crate::LOST;
 use crate::message::{ToAgent, ToHead};
 use crate::transport::Part;
 
@@ -190,6 +189,7 @@ impl Course {
 pub(super) fn run(agents: &mut Agents, steps: &[Step], method: &Method) -> Vec<Result<Samples, Failure>> {
     let began = Instant::now();
     let after = |share: f64| began + Duration::from_secs_f64((share * method.patience.seconds()).clamp(0.0, 86_400.0));
+    let silence = Duration::from_secs_f64(method.silence.seconds().clamp(0.0, 86_400.0));
     let mut courses = Vec::with_capacity(steps.len());
     let mut places = HashMap::new();
     take_news(agents);
@@ -217,7 +217,7 @@ pub(super) fn run(agents: &mut Agents, steps: &[Step], method: &Method) -> Vec<R
             // all agents are gone
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
         }
-        end_lost(agents, &mut courses, steps);
+        end_lost(agents, &mut courses, steps, silence);
         let now = Instant::now();
         let connecting = |course: &Course| matches!(course.stage, Stage::Preparing | Stage::Connecting);
         if now > after(CONNECTED) {
@@ -235,7 +235,7 @@ pub(super) fn run(agents: &mut Agents, steps: &[Step], method: &Method) -> Vec<R
             end_late(agents, &mut courses, now - began, |course| !course.is_done());
         }
     }
-    blame_the_lost(agents, &mut courses, steps);
+    blame_the_lost(agents, &mut courses, steps, silence);
     courses.into_iter().map(Course::result).collect()
 }
 
@@ -277,10 +277,10 @@ fn take_news(agents: &mut Agents) {
 }
 
 /// Ends the steps of nodes that were lost.
-fn end_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step]) {
+fn end_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step], silence: Duration) {
     let open = courses.iter().filter(|course| !course.is_done());
     let nodes: Vec<usize> = open.flat_map(|course| course.sides.iter().map(|side| side.node)).collect();
-    agents.lose_silent(&nodes);
+    agents.lose_silent(&nodes, silence);
     for (course, step) in courses.iter_mut().zip(steps).filter(|(course, _)| !course.is_done()) {
         if let Some(why) = agents.why_lost(step) {
             course.end(agents, Some(Failure::new(FlagKind::Failed, why)));
@@ -303,20 +303,20 @@ fn end_late(agents: &mut Agents, courses: &mut [Course], passed: Duration, late:
 }
 
 /// A step may fail because its other node just died. Waits until the nodes of failed steps have shown that they live.
-fn blame_the_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step]) {
+fn blame_the_lost(agents: &mut Agents, courses: &mut [Course], steps: &[Step], silence: Duration) {
     let ended = Instant::now();
     let failed = |course: &&Course| course.failure.as_ref().is_some_and(|f| f.kind != FlagKind::NotApplicable);
     let nodes = courses.iter().filter(failed).flat_map(|course| course.sides.iter().map(|side| side.node));
     let nodes: Vec<usize> = nodes.collect();
     let unheard =
         |agents: &Agents| nodes.iter().any(|&node| !agents.is_lost(node) && agents.links[node].heard() < ended);
-    while unheard(agents) && ended.elapsed() < LOST {
+    while unheard(agents) && ended.elapsed() < silence {
         match agents.events.recv_timeout(LOOK) {
             Ok(Event::Gone(number, why)) => gone(agents, number, why),
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
             Ok(Event::Said(..) | Event::Came(..)) | Err(RecvTimeoutError::Timeout) => {}
         }
-        agents.lose_silent(&nodes);
+        agents.lose_silent(&nodes, silence);
     }
     for (course, step) in courses.iter_mut().zip(steps) {
         if let (Some(failure), Some(why)) = (&mut course.failure, agents.why_lost(step)) {

@@ -235,6 +235,7 @@ fn measure(
         all_pairs: args.all_pairs,
         budget: args.budget,
         patience: args.patience,
+        silence: args.between.silence,
     };
     let nodes = network.nodes().to_vec();
     let plan = NodePlan::of(&nodes, &wanted, Method::default()).map_err(|e| Failure::new(e.to_string()))?;

@@ -77,7 +77,8 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     }
     // without GPUs there is no NCCL, which is no error unless it is requested
     let transports = args.between.transport.map_or_else(|| vec![Transport::Verbs, Transport::Nccl], |one| vec![one]);
-    let wanted = Wanted { transports, all_pairs: args.all_pairs, budget: args.budget, patience: args.patience };
+    let (budget, patience, silence) = (args.budget, args.patience, args.between.silence);
+    let wanted = Wanted { transports, all_pairs: args.all_pairs, budget, patience, silence };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
     (new.cluster, new.system) = (Some(described.text), described.system);
@@ -120,8 +121,8 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
     out.flush()?;
     if !run.complete {
         // a round that could end too late is not begun
-        let patience = run.plan.nccl.map_or(run.plan.method, |nccl| nccl.method).patience;
-        let over = run.wall.seconds() + patience.seconds() > run.plan.bound.seconds();
+        let longest = run.plan.nccl.map_or(run.plan.method, |nccl| nccl.method).longest();
+        let over = run.wall.seconds() + longest.seconds() > run.plan.bound.seconds();
         let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
         crate::say(&format!("not all steps are measured{over}{resume}"));
