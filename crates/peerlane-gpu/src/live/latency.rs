@@ -230,20 +230,8 @@ impl SmallCopies {
         let seed = machine.next_seed();
         gpu.context.enter()?;
         let (gate, transfer) = (machine.gate()?, transfer.clone());
-        let copies = SmallCopies {
-            gpu,
-            stream,
-            source,
-            target,
-            bytes,
-            staged,
-            gate,
-            start,
-            end,
-            seed,
-            transfer,
-            copies: 0,
-        };
+        let copies =
+            SmallCopies { gpu, stream, source, target, bytes, staged, gate, start, end, seed, transfer, copies: 0 };
         copies.fill()?;
         Ok((copies, size))
     }

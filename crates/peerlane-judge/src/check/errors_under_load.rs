@@ -160,15 +160,7 @@ mod tests {
             let link = counter.is_nvlink().then_some(3);
             let errors = vec![Rise { counter: *counter, of: "GPU1".to_owned(), link, by: *by }];
             let (moved, nvlinks, gpus, reading) = Default::default();
-            Counted {
-                steps: vec![0],
-                moved,
-                nvlinks,
-                read: ErrorCounter::ALL.to_vec(),
-                errors,
-                gpus,
-                reading,
-            }
+            Counted { steps: vec![0], moved, nvlinks, read: ErrorCounter::ALL.to_vec(), errors, gpus, reading }
         });
         case.run.as_mut().unwrap().run.counters = counters.collect();
         let found = findings(&case, run);

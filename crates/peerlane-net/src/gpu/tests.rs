@@ -19,7 +19,8 @@ use crate::{Agents, Head, Join, Secret, take_part};
 
 const WAIT: Duration = Duration::from_secs(20);
 
-const METHOD: Method = Method { time: Seconds::new(0.05), samples: 3, patience: Seconds::new(4.0) };
+const METHOD: Method =
+    Method { time: Seconds::new(0.05), samples: 3, patience: Seconds::new(4.0), silence: Seconds::new(8.0) };
 
 /// Answers to all that is asked. `WHEN` may be put before it: cases that go wrong.
 const SOUND: &str = r#"
