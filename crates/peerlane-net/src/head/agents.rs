@@ -1,6 +1,7 @@
 //! Agents as a network.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
@@ -81,7 +82,14 @@ impl Agents {
         if !self.is_lost(node)
             && let Err(e) = self.links[node].send(message)
         {
-            self.lose(node, format!("nothing can be sent to its agent: {e}"));
+            // which is noticed first, by a message or by the thread that listens, is chance
+            self.lose(
+                node,
+                match e.kind() {
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "its agent closed the connection".to_owned(),
+                    _ => format!("nothing can be sent to its agent: {e}"),
+                },
+            );
         }
     }
 
