@@ -9,6 +9,7 @@ use peerlane::check::{Context, Settings, check};
 use peerlane::comparison::Comparison;
 use peerlane::exchange::Exchange;
 use peerlane::matrix::Direction;
+use peerlane::measured_cluster::Ends;
 use peerlane::model::{Model, Pace};
 use peerlane::names::is_host;
 use peerlane::nodes::{self, NodePlan, NodesRun, Probe, Transport};
@@ -73,7 +74,8 @@ fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
     assert!(rates(Transport::Nccl, Probe::SendReceive, true).iter().all(|rate| (1.5e9..3e9).contains(rate)));
     let all = run.cells.iter().find(|cell| cell.step.probe == Probe::AllReduce).unwrap();
     assert_eq!((all.step.queue_pairs, all.step.algorithm_share()), (2, 1.0));
-    let judged = nodes_check::judge(&run, &nodes_check::joined(&run, None), &Settings::default(), None);
+    let ends = Ends::of(&run);
+    let judged = nodes_check::judge(&run, &nodes_check::joined(&run, None, &ends), &ends, &Settings::default(), None);
     assert!(judged.findings.is_empty(), "{:?}", judged.findings);
 }
 
