@@ -144,7 +144,7 @@ fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
 
 /// From which sides overlap pays, and hides the exchange, at each larger one, too.
 fn overlap(gpus: &[String], exchange: Exchange, pace: Pace, ring: &ExchangeTime) -> Option<OverlapFrom> {
-    let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), side, weak: false, exchange, overlap };
+    let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), blocks: None, side, weak: false, exchange, overlap };
     let sides = (SpinGlass::STEP..=SpinGlass::LARGEST).step_by(SpinGlass::STEP as usize);
     let sides: Vec<u32> = sides.filter(|side| lattice(*side, true).problem().is_none()).collect();
     let from = |holds: &dyn Fn(u32) -> bool| sides.iter().rev().copied().take_while(|side| holds(*side)).last();
