@@ -1,5 +1,9 @@
 //! Half-sweeps of a spin glass (`docs/applications.md`): what memory moves, and what the exchange of boundaries adds.
 
+mod advice;
+
+pub use advice::{SideAdvice, SpinGlassAdvice, spin_glass_advice};
+
 use super::Model;
 use super::exchange::ExchangeTime;
 use peerlane_machine::exchange::Exchange;
