@@ -230,15 +230,23 @@ pub const VERIFY_NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "verify_number
 /// each, of this GPU's memory; the two after them 0 or the words that tell where each end is. `side` is a multiple of 64.
 pub const OVER_RELAX: Kernel = Kernel::new(SPIN_GLASS_MODULE, "over_relax", 256, Blocks::ByWork);
 
-/// `draw_spins(own, side: u32, planes: u32, from: u32, colour: u32, seed: u32)`: directions of the places of one colour.
+/// `relax_block(own, other, couplings, left, right, before, behind, below, above, to_left … to_above, arrived, done, tell_left …
+/// tell_above, width: u32, height: u32, planes: u32, colour: u32, shape: u32, surface: u32, cut: u32, awaited: u32, step: u32,
+/// by_across: u64, by_strip: u64, by_layers: u64)`: the same of a block that is cut along any axes, by `surface` blocks of threads
+/// its surface; those of the faces are 0 along axes that it is not cut along, but `below` and `above`. `width` is a multiple of 16, `height` is even.
+pub const RELAX_BLOCK: Kernel = Kernel::new(SPIN_GLASS_MODULE, "relax_block", 256, Blocks::ByWork);
+
+/// `draw_spins(own, width: u32, height: u32, planes: u32, from_x: u32, from_y: u32, from_z: u32, across: u32, down: u32, deep: u32,
+/// colour: u32, seed: u32)`: directions of the places of one colour of a block; `across`, `down` and `deep` are the lattice's places
+/// along each axis.
 pub const DRAW_SPINS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_spins", 256, Blocks::PerMultiprocessor(8));
 
-/// `draw_couplings(couplings, side: u32, planes: u32, from: u32, colour: u32, seed: u32, depth: u32)`: a byte a place; `depth`: planes
-/// of the lattice.
+/// `draw_couplings(couplings, …)`: as [`DRAW_SPINS`]; a byte a place.
 pub const DRAW_COUPLINGS: Kernel = Kernel::new(SPIN_GLASS_MODULE, "draw_couplings", 256, Blocks::PerMultiprocessor(8));
 
-/// `inspect(own, other, below, above, couplings, sums, side: u32, planes: u32, from: u32, colour: u32)`: adds a slab's energy,
-/// bits and lengths to three `u64` that the caller clears.
+/// `inspect(own, other, couplings, left, right, before, behind, below, above, sums, width: u32, height: u32, planes: u32, from_x: u32,
+/// from_y: u32, from_z: u32, across: u32, down: u32, colour: u32)`: adds a block's energy, bits and lengths to three `u64` that the
+/// caller clears.
 pub const INSPECT: Kernel = Kernel::new(SPIN_GLASS_MODULE, "inspect", 256, Blocks::PerMultiprocessor(4));
 
 /// `count_arcs(degrees, edges: u64, scale: u32, seed: u32)`: adds each edge of a Kronecker graph to both of its ends' degrees, which
@@ -307,7 +315,7 @@ pub const COMPARE_EDGES: Kernel = Kernel::new(BFS_MODULE, "compare_edges", 256, 
 pub const COMPARE_VERTICES: Kernel = Kernel::new(BFS_MODULE, "compare_vertices", 256, Blocks::PerMultiprocessor(8));
 
 /// Every kernel.
-pub const KERNELS: [Kernel; 34] = [
+pub const KERNELS: [Kernel; 35] = [
     COPY,
     COPY_BOTH,
     COPY_BULK,
@@ -322,6 +330,7 @@ pub const KERNELS: [Kernel; 34] = [
     NUMBERS,
     VERIFY_NUMBERS,
     OVER_RELAX,
+    RELAX_BLOCK,
     DRAW_SPINS,
     DRAW_COUPLINGS,
     INSPECT,
@@ -407,9 +416,11 @@ mod tests {
         assert_eq!(widths(&NUMBERS), [8, 8, 4]);
         assert_eq!(widths(&VERIFY_NUMBERS), [8, 8, 4, 4, 8, 8, 4, 8]);
         assert_eq!(widths(&OVER_RELAX), [8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]);
-        assert_eq!(widths(&DRAW_SPINS), [8, 4, 4, 4, 4, 4]);
-        assert_eq!(widths(&DRAW_COUPLINGS), [8, 4, 4, 4, 4, 4, 4]);
-        assert_eq!(widths(&INSPECT), [8, 8, 8, 8, 8, 8, 4, 4, 4, 4]);
+        let relax_block = [[8; 23].as_slice(), &[4; 9], &[8; 3]].concat();
+        assert_eq!(widths(&RELAX_BLOCK), relax_block);
+        let draw = [[8].as_slice(), &[4; 11]].concat();
+        assert_eq!([widths(&DRAW_SPINS), widths(&DRAW_COUPLINGS)], [draw.clone(), draw]);
+        assert_eq!(widths(&INSPECT), [[8; 10].as_slice(), &[4; 9]].concat());
         assert_eq!(widths(&COUNT_ARCS), [8, 8, 4, 4]);
         assert_eq!(widths(&RANK), [8, 8, 8, 8, 4, 4, 4, 4]);
         assert_eq!(widths(&OWN_DEGREES), [8, 8, 8, 4]);

@@ -89,9 +89,7 @@ impl Halo {
 
     /// The parts along each dimension, without those beyond which there is one only: `8`, `4x2`, `2x2x2`.
     pub fn decomposition(&self) -> String {
-        let count = 3 - self.parts.iter().rev().take_while(|n| **n == 1).count();
-        let parts: Vec<String> = self.parts.iter().take(count.max(1)).map(u32::to_string).collect();
-        parts.join("x")
+        written(self.parts)
     }
 
     /// Why no GPUs can do it.
@@ -114,6 +112,13 @@ impl fmt::Display for Halo {
         let (parts, n) = (self.decomposition(), self.gpus.len());
         write!(f, "halo exchange, {parts} parts on {n} GPUs, faces of {}, {}", self.face, self.exchange.name())
     }
+}
+
+/// Parts along each dimension, without those beyond which there is one only: `8`, `4x2`, `2x2x2`.
+pub fn written(parts: [u32; 3]) -> String {
+    let count = 3 - parts.iter().rev().take_while(|n| **n == 1).count();
+    let parts: Vec<String> = parts.iter().take(count.max(1)).map(u32::to_string).collect();
+    parts.join("x")
 }
 
 /// So many places as a grid that is as near to a cube as their number allows, the longest side first.

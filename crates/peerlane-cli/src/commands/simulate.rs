@@ -13,10 +13,10 @@ use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simul
 use super::clusters::{clusters, job};
 use super::json;
 use crate::args::SimulateArgs;
-use crate::render::chart;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
+use crate::render::{chart, halo};
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -97,6 +97,10 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         for binding in &last.last_held_by {
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
+    }
+    if let Some(advice) = &document.spin_glass {
+        writeln!(out, "\n{}", paint(style::HEADING, "Several GPUs against one, exchanging as within a machine"))?;
+        halo::spin_glass(out, advice)?;
     }
     match document.rerouted {
         Some(true) => writeln!(out, "\nTraffic is routed around the failed link.")?,

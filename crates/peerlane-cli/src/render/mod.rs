@@ -11,7 +11,7 @@ pub(crate) mod drawing;
 pub(crate) mod explanation;
 pub(crate) mod figures;
 pub(crate) mod findings;
-mod halo;
+pub(crate) mod halo;
 pub(crate) mod headline;
 pub(crate) mod inference;
 pub(crate) mod label;

@@ -16,6 +16,7 @@ use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::Ring;
 use peerlane_model::collectives::tuner::Predicted;
+use peerlane_model::model::{Model, SpinGlassAdvice, spin_glass_advice};
 use peerlane_read::catalogue::Parts;
 
 /// Least share of the transfers' time that is reported, and tried for what would help.
@@ -54,6 +55,9 @@ pub struct SimulationDocument {
     /// What would help most at the largest size, the best first; only when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<Vec<Help>>,
+    /// Of a spin glass on several GPUs of one machine: from which lattice on they are faster than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_glass: Option<SpinGlassAdvice>,
     /// What is assumed of the cluster, in sentences.
     pub assumptions: Vec<String>,
 }
@@ -200,9 +204,22 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
         estimate,
         helps,
+        spin_glass: faster(cluster, job),
         assumptions: cluster.assumptions.clone(),
     };
     Ok((document, last))
+}
+
+/// Whether several GPUs of one machine are faster than one of them, of a spin glass that exchanges as GPUs of one machine do.
+fn faster(cluster: &Cluster, job: &Job) -> Option<SpinGlassAdvice> {
+    let Job::Program(name, ..) = job else { return None };
+    // a program's name is the workload as it is written
+    let Ok(Workload::SpinGlass(run)) = name.parse() else { return None };
+    if cluster.network.is_some() || run.update.is_some() || run.weak {
+        return None;
+    }
+    let gpus: Vec<_> = cluster.places().into_iter().map(|place| place.device).collect();
+    spin_glass_advice(&Model::new(&cluster.node, Parts::embedded()), &gpus)
 }
 
 /// Refuses a workload that takes too much memory, before anything of it is made.

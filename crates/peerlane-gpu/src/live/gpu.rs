@@ -7,7 +7,8 @@ use peerlane::measure::Verdict;
 
 use super::failure::Problem;
 use super::kernels::{Kernels, Numbers};
-use crate::cuda::{Context, CudaError, Device, Part, PinnedBuffer, Stream};
+use crate::cuda::{Context, CudaError, Device, Module, Part, PinnedBuffer, Stream};
+use crate::kernels;
 use crate::timeline;
 
 /// A GPU of the machine, by its node's name.
@@ -18,6 +19,8 @@ pub(crate) struct Gpu {
     /// Where kernels count what is wrong.
     found: RefCell<Option<PinnedBuffer>>,
     pub(super) kernels: Kernels,
+    /// Modules of applications, each compiled once: where the driver keeps nothing on disk, that takes a second.
+    modules: RefCell<Vec<(&'static str, Rc<Module>)>>,
     /// Whether its streams must be held by a kernel, since the driver does not let them wait for a word.
     pub(super) gate_kernel: Cell<bool>,
     // what was made in it goes first
@@ -79,7 +82,20 @@ impl Gpu {
             context,
             idle: RefCell::default(),
             found: RefCell::default(),
+            modules: RefCell::default(),
         }
+    }
+
+    /// A module, compiled when it is first wanted.
+    pub(super) fn module(&self, wanted: kernels::Module) -> Result<Rc<Module>, CudaError> {
+        let mut modules = self.modules.borrow_mut();
+        if let Some((_, module)) = modules.iter().find(|(file, _)| *file == wanted.file) {
+            return Ok(Rc::clone(module));
+        }
+        let _span = timeline::begin(format!("{} of {}", wanted.file, self.name));
+        let module = Rc::new(Module::load(&self.context, wanted.ptx)?);
+        modules.push((wanted.file, Rc::clone(&module)));
+        Ok(module)
     }
 
     /// A stream of this GPU's.

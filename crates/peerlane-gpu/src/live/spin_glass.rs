@@ -1,13 +1,15 @@
-//! The spin glass, cut along Z among GPUs: each updates its boundary planes, sends them, and updates the rest meanwhile.
+//! The spin glass, cut among GPUs: each updates the surface of its part, sends its faces, and updates the rest meanwhile.
 //!
-//! A half-sweep of a slab is one launch. Its first blocks update the slab's ends, once the neighbours' planes have come, and the
+//! A half-sweep of a part is one launch. Its first blocks of threads update the surface, once the neighbours' faces have come, and the
 //! others the rest. GPUs tell each other by words in memory how far they are; the host only queues. A word holds the number of the
-//! last half-sweep, its *step*, that it tells about.
+//! last half-sweep, its *step*, that it tells about. A slab, cut along Z, has planes for faces, and a kernel of its own; faces of
+//! other blocks are packed by the kernel that updates them.
 //!
-//! Copies of the neighbours' planes exist for each colour. What a step writes to them was last read in the step before, by the
-//! neighbour's ends; and these came from there before this step's ends are updated. So no word is needed for room.
+//! Copies of the neighbours' faces exist for each colour. What a step writes to them was last read in the step before, by the
+//! neighbour's surface; and its faces came from there before this step's surface is updated. So no word is needed for room.
 
-mod slab;
+mod block;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -19,23 +21,21 @@ use peerlane::plan::Method;
 use peerlane::spin_glass::SpinGlass as Lattice;
 use peerlane::units::Bytes;
 
-use self::slab::{Planes, Signals, Slab, Update, plane};
+use self::block::{Block, Each, FACES, NONE, Places, Signals, Update, opposite};
 use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::BorrowedStream;
 use super::{Machine, Prepared};
-use crate::cuda::Argument::{Half, Memory};
-use crate::cuda::{Argument, Buffer, CudaError, Launch, Part, PinnedBuffer};
-use crate::kernels::INSPECT;
+use crate::cuda::{Buffer, CudaError, Part, PinnedBuffer};
 
 /// Energy may drift by so much a bond, and a spin's length by so much.
 const TOLERANCE: f64 = 1e-5;
 
-/// Half-sweeps after which slabs are compared with the lattice in one piece.
+/// Half-sweeps after which parts are compared with the lattice in one piece.
 const COMPARED: usize = 8;
 
 /// The most half-sweeps of a sample, of a lattice in one piece and of one that is cut: the driver queues a thousand pieces of work
-/// before the gate opens, and a half-sweep of a slab may be eight.
+/// before the gate opens, and a half-sweep of a part with two faces may be eight.
 const MOST: [usize; 2] = [400, 120];
 
 /// Energy is added up in units of this.
@@ -58,17 +58,21 @@ enum Doing {
     Everything,
     /// All places, and nothing is exchanged.
     Updates,
-    /// The ends' places, and nothing is exchanged.
-    Ends,
-    /// What the ends have, or what they are updated to where the kernel stores it.
+    /// The surface's places, and nothing is exchanged.
+    Surface,
+    /// What the faces have, or what they are updated to where the kernel stores it.
     Exchange,
 }
 
 /// A lattice, cut or whole, ready to run.
 pub(crate) struct SpinGlass {
     lattice: Lattice,
-    slabs: Vec<Slab>,
-    /// The lattice in one piece, which the cut one must equal; none where the first GPU's memory does not hold it beside its slab.
+    parts: Vec<Block>,
+    /// Parts that share a GPU may fill it with threads that wait for each other: streams then wait before the launch.
+    crowded: bool,
+    /// By part and face, the neighbour beyond; a part is its own where it is not cut.
+    beyond: Vec<[usize; FACES]>,
+    /// The lattice in one piece, which the cut one must equal; none where the first GPU's memory does not hold it beside its part.
     whole: Option<Box<SpinGlass>>,
     gate: SharedGate,
     sums: PinnedBuffer,
@@ -76,9 +80,10 @@ pub(crate) struct SpinGlass {
     before: Sums,
     /// Half-sweeps since it was drawn.
     done: usize,
-    /// Half-sweeps of a sample.
+    /// Half-sweeps of a sample, and the most that can be queued: even numbers.
     each: usize,
-    /// Half-sweeps whose words the slabs have told each other.
+    most: usize,
+    /// Half-sweeps whose words the parts have told each other.
     step: u32,
     /// Phases were timed, which leaves no lattice that physics knows.
     stale: bool,
@@ -108,53 +113,80 @@ impl SpinGlass {
         glass.draw()?;
         glass.before = glass.inspect()?;
         let pace = glass.go(2, Doing::Everything)?;
-        let pace = glass.go(if pace < 1e-3 { 20 } else { 2 }, Doing::Everything)?;
+        let pace = glass.go(if pace < 1e-3 { 20.min(glass.most) } else { 2 }, Doing::Everything)?;
         let wanted = (method.sample_time.seconds() / pace.max(1e-9)).ceil();
-        // streams of several slabs on one GPU share its queues
-        let first = &lattice.gpus[0];
-        let together = lattice.gpus.iter().filter(|gpu| *gpu == first).count();
-        let most = MOST[usize::from(glass.is_cut())] / together.pow(2);
-        glass.each = (wanted.clamp(2.0, most as f64) as usize).next_multiple_of(2);
+        glass.each = (wanted.clamp(2.0, glass.most as f64) as usize) & !1;
         Ok((glass, lattice.bytes()))
     }
 
-    /// The slabs of a lattice, or the lattice in one piece on the first GPU, beside its slabs.
+    /// The parts of a lattice, or the lattice in one piece on the first GPU, beside its parts.
     fn made(machine: &mut Machine, lattice: &Lattice, whole: bool) -> Result<Self, Problem> {
         let gpus = lattice.gpus.iter().enumerate();
-        let mut slabs = Vec::new();
+        let mut parts = Vec::new();
         for (i, name) in gpus.take(if whole { 1 } else { usize::MAX }) {
-            let (number, planes) =
-                if whole { (lattice.gpus.len(), (0, lattice.planes())) } else { (i, lattice.slab(i)) };
-            slabs.push(Slab::new(machine, lattice, name, number, planes)?);
+            let (number, part) =
+                if whole { (lattice.gpus.len(), [[0; 3], lattice.extents()]) } else { (i, lattice.part(i)) };
+            parts.push(Block::new(machine, lattice, name, number, part)?);
         }
-        let direct = lattice.exchange != Exchange::Staged;
-        for (a, b) in (0..slabs.len()).map(|i| (i, (i + 1) % slabs.len())) {
-            let (a, b) = (&slabs[a].gpu, &slabs[b].gpu);
-            if direct && !Rc::ptr_eq(a, b) {
-                machine.access(a, b, true)?;
-                machine.access(b, a, true)?;
+        let grid = lattice.grid();
+        let beyond = |(i, part): (usize, &Block)| {
+            let mut beyond = [i; FACES];
+            part.faces.iter().zip(grid.neighbours(i)).for_each(|(face, neighbour)| beyond[*face] = neighbour);
+            beyond
+        };
+        let beyond: Vec<[usize; FACES]> = parts.iter().enumerate().map(beyond).collect();
+        for (i, part) in parts.iter().enumerate() {
+            for face in &part.faces {
+                let (a, b) = (&part.gpu, &parts[beyond[i][*face]].gpu);
+                if lattice.exchange != Exchange::Staged && !Rc::ptr_eq(a, b) {
+                    machine.access(a, b, true)?;
+                    machine.access(b, a, true)?;
+                }
             }
         }
-        let sums = PinnedBuffer::new(&slabs[0].gpu.context, 4096)?;
+        // streams of several parts on one GPU share its queues
+        let first = &lattice.gpus[0];
+        let together = if whole { 1 } else { lattice.gpus.iter().filter(|gpu| *gpu == first).count() };
+        let first_blocks: u32 = parts.iter().map(Block::first_blocks).sum();
+        let crowded = together > 1 && first_blocks > parts[0].multiprocessors();
+        let faces = parts[0].faces.len().max(2) / 2;
+        let most = (MOST[usize::from(parts.len() > 1)] / together.pow(2) / faces).max(2) & !1;
+        let sums = PinnedBuffer::new(&parts[0].gpu.context, 4096)?;
         let before = Sums { energy: 0.0, bits: 0, length: 0.0 };
         let lattice = lattice.clone();
         let gate = machine.gate()?;
-        let (seed, done, each, step, stale, wrong) = (0, 0, 2, 0, false, None);
-        Ok(SpinGlass { lattice, slabs, whole: None, gate, sums, seed, before, done, each, step, stale, wrong })
+        let (whole, seed, done, each, step, stale, wrong) = (None, 0, 0, 2, 0, false, None);
+        Ok(SpinGlass {
+            lattice,
+            parts,
+            crowded,
+            beyond,
+            whole,
+            gate,
+            sums,
+            seed,
+            before,
+            done,
+            each,
+            most,
+            step,
+            stale,
+            wrong,
+        })
     }
 
     fn is_cut(&self) -> bool {
-        self.slabs.len() > 1
+        self.parts.len() > 1
     }
 
     fn is(&self, exchange: Exchange) -> bool {
         self.lattice.exchange == exchange
     }
 
-    /// Draws the lattice, and gives neighbours their planes.
+    /// Draws the lattice, and gives neighbours their faces.
     fn draw(&mut self) -> Result<(), Problem> {
-        for slab in &self.slabs {
-            slab.draw(self.seed)?;
+        for part in &self.parts {
+            part.draw(self.seed)?;
         }
         for colour in (0..2).filter(|_| self.is_cut()) {
             self.give(colour)?;
@@ -163,16 +195,21 @@ impl SpinGlass {
         Ok(())
     }
 
-    /// Gives neighbours the planes of a colour, one GPU after another.
+    /// Gives neighbours the faces of a colour as they are, while the host waits for each step of it.
     fn give(&self, colour: usize) -> Result<(), Problem> {
-        for i in 0..self.slabs.len() {
-            self.slabs[i].gpu.context.enter()?;
-            self.copy_ends(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
+        for (i, part) in self.parts.iter().enumerate() {
+            let to = if self.is(Exchange::Stores) { self.copies_of(i, colour) } else { part.packing(colour) };
+            part.update(Update { colour, places: Places::Faces, to, signals: None })?;
         }
         self.settle()?;
-        for i in 0..self.slabs.len() {
-            self.slabs[i].gpu.context.enter()?;
-            self.fetch(i, colour, &self.slabs[i].edge, |_, _| Ok(()))?;
+        for (i, part) in self.parts.iter().enumerate() {
+            part.gpu.context.enter()?;
+            self.copy_faces(i, colour, |face| part.edge(face), |_, _, _| Ok(()))?;
+        }
+        self.settle()?;
+        for i in 0..self.parts.len() {
+            self.parts[i].gpu.context.enter()?;
+            self.fetch(i, colour, |face| self.parts[i].edge(face), |_, _, _| Ok(()))?;
         }
         self.settle()
     }
@@ -180,8 +217,8 @@ impl SpinGlass {
     /// Half-sweeps in which the host waits for each update and each exchange, so that no word tells anything.
     fn plainly(&self, half_sweeps: usize) -> Result<(), Problem> {
         for colour in (0..half_sweeps).map(|number| number % 2) {
-            for slab in &self.slabs {
-                slab.update(Update { colour, planes: Planes::All, to: None, signals: None })?;
+            for part in &self.parts {
+                part.update(Update { colour, places: Places::All, to: NONE, signals: None })?;
             }
             self.settle()?;
             self.give(colour)?;
@@ -190,147 +227,176 @@ impl SpinGlass {
     }
 
     fn settle(&self) -> Result<(), Problem> {
-        self.slabs.iter().try_for_each(Slab::settle)
+        self.parts.iter().try_for_each(Block::settle)
     }
 
-    /// The slabs below and above one.
-    fn beside(&self, i: usize) -> [&Slab; 2] {
-        let n = self.slabs.len();
-        [&self.slabs[(i + n - 1) % n], &self.slabs[(i + 1) % n]]
+    /// Of each face of a part that has a neighbour beyond it, what `of` the neighbour there is, whose own face is the opposite one.
+    fn at_neighbours<'p>(&'p self, i: usize, of: impl Fn(&'p Block, usize) -> Option<Part<'p>>) -> Each<'p> {
+        let mut each = NONE;
+        for face in &self.parts[i].faces {
+            each[*face] = of(&self.parts[self.beyond[i][*face]], opposite(*face));
+        }
+        each
     }
 
-    /// Where a slab's first and last plane are kept by its neighbours: above the one below, below the one above.
-    fn copies_of(&self, i: usize, colour: usize) -> [Part<'_>; 2] {
-        let [below, above] = self.beside(i);
-        [below.neighbours(colour)[1], above.neighbours(colour)[0]]
+    /// Where a part's faces are kept by its neighbours.
+    fn copies_of(&self, i: usize, colour: usize) -> Each<'_> {
+        self.at_neighbours(i, |neighbour, face| neighbour.neighbours(colour, face))
     }
 
-    /// The words that tell the neighbours that a slab's first and last plane have come.
-    fn arrivals(&self, i: usize) -> [Part<'_>; 2] {
-        let [below, above] = self.beside(i);
-        [below.arrived(1), above.arrived(0)]
+    /// The words that tell the neighbours that a part's faces have come.
+    fn arrivals(&self, i: usize) -> Each<'_> {
+        self.at_neighbours(i, |neighbour, face| Some(neighbour.arrived(face)))
     }
 
-    /// Copies a slab's ends into the neighbours' memory, or into the host's where they are staged. `around` is called for each end, before
+    /// Copies a part's faces into the neighbours' memory, or into the host's where they are staged. `around` is called for each, before
     /// (`false`) and after (`true`).
-    fn copy_ends(
-        &self,
+    fn copy_faces<'p>(
+        &'p self,
         i: usize,
         colour: usize,
-        stream: &BorrowedStream,
-        around: impl Fn(usize, bool) -> Result<(), CudaError>,
+        stream: impl Fn(usize) -> &'p BorrowedStream,
+        around: impl Fn(&BorrowedStream, usize, bool) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let slab = &self.slabs[i];
+        let part = &self.parts[i];
         let copies = self.copies_of(i, colour);
-        for (end, from) in slab.ends(colour).into_iter().enumerate() {
-            let to = match &slab.staging {
-                Some(staging) => staging.plane(colour, end, plane(slab.side)),
-                None => copies[end],
+        for face in &part.faces {
+            let to = match &part.staging {
+                Some(staging) => Some(part.staged(staging, colour, *face)),
+                None => copies[*face],
             };
-            around(end, false)?;
-            stream.copy(to, from)?;
-            around(end, true)?;
+            let stream = stream(*face);
+            around(stream, *face, false)?;
+            if let (Some(to), Some(from)) = (to, part.face(colour, *face)) {
+                stream.copy(to, from)?;
+            }
+            around(stream, *face, true)?;
         }
         Ok(())
     }
 
-    /// Where planes are staged, a slab fetches its neighbours'; `around` as above, by where they come from.
-    fn fetch(
-        &self,
+    /// Where faces are staged, a part fetches its neighbours'; `around` as above, by the part's own face.
+    fn fetch<'p>(
+        &'p self,
         i: usize,
         colour: usize,
-        stream: &BorrowedStream,
-        around: impl Fn(usize, bool) -> Result<(), CudaError>,
+        stream: impl Fn(usize) -> &'p BorrowedStream,
+        around: impl Fn(&BorrowedStream, usize, bool) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        let slab = &self.slabs[i];
-        // the plane below is the last of the slab below, the one above the first of the slab above
-        for (from, neighbour) in self.beside(i).into_iter().enumerate() {
-            let Some(staging) = &neighbour.staging else { continue };
-            around(from, false)?;
-            stream.copy(slab.neighbours(colour)[from], staging.plane(colour, 1 - from, plane(slab.side)))?;
-            around(from, true)?;
+        let part = &self.parts[i];
+        for face in &part.faces {
+            let neighbour = &self.parts[self.beyond[i][*face]];
+            let (Some(staging), Some(to)) = (&neighbour.staging, part.neighbours(colour, *face)) else { continue };
+            let stream = stream(*face);
+            around(stream, *face, false)?;
+            stream.copy(to, neighbour.staged(staging, colour, opposite(*face)))?;
+            around(stream, *face, true)?;
         }
         Ok(())
     }
 
-    /// Queues the exchange of a step: an end leaves once `stream`, or the word that it waits for, has come so far.
+    /// Queues the exchange of a step: a face leaves once its stream, or the word that it waits for, has come so far.
     fn exchange(&self, i: usize, colour: usize, step: u32, updated: bool) -> Result<(), CudaError> {
-        let slab = &self.slabs[i];
-        let stream = if self.lattice.overlap { &slab.edge } else { &slab.bulk };
+        let part = &self.parts[i];
+        let stream = |face| if self.lattice.overlap { part.edge(face) } else { &part.bulk };
         let arrivals = self.arrivals(i);
-        self.copy_ends(i, colour, stream, |end, sent| match (sent, &slab.staging) {
-            (false, _) if updated => stream.wait_for(slab.updated(end), step),
-            (false, _) => Ok(()),
-            (true, Some(staging)) => stream.write_word(staging.word(end), step),
-            (true, None) => stream.write_word(arrivals[end], step),
+        self.copy_faces(i, colour, stream, |stream, face, sent| match (sent, &part.staging, arrivals[face]) {
+            (false, ..) if updated => stream.wait_for(part.updated(face), step),
+            (false, ..) => Ok(()),
+            (true, Some(staging), _) => stream.write_word(staging.word(face), step),
+            (true, None, Some(word)) => stream.write_word(word, step),
+            (true, None, None) => Ok(()),
         })
     }
 
-    /// Queues what a slab fetches of a step.
+    /// Queues what a part fetches of a step.
     fn receive(&self, i: usize, colour: usize, step: u32) -> Result<(), CudaError> {
-        let slab = &self.slabs[i];
-        let Some(staging) = &slab.staging else { return Ok(()) };
-        let stream = if self.lattice.overlap { &staging.fetch } else { &slab.bulk };
-        let beside = self.beside(i);
-        self.fetch(i, colour, stream, |from, fetched| match (fetched, &beside[from].staging) {
-            (false, Some(there)) => stream.wait_for(there.word(1 - from), step),
-            (false, None) => Ok(()),
-            (true, _) => stream.write_word(slab.arrived(from), step),
+        let part = &self.parts[i];
+        let Some(staging) = &part.staging else { return Ok(()) };
+        let stream = |face| if self.lattice.overlap { part.fetch(staging, face) } else { &part.bulk };
+        self.fetch(i, colour, stream, |stream, face, fetched| {
+            match (fetched, &self.parts[self.beyond[i][face]].staging) {
+                (false, Some(there)) => stream.wait_for(there.word(opposite(face)), step),
+                (false, None) => Ok(()),
+                (true, _) => stream.write_word(part.arrived(face), step),
+            }
         })
     }
 
-    /// Lets a stream go on once the neighbours' planes of a step have come.
-    fn await_planes(&self, i: usize, stream: &BorrowedStream, step: u32) -> Result<(), CudaError> {
-        (0..2).try_for_each(|from| stream.wait_for(self.slabs[i].arrived(from), step))
+    /// Lets a stream go on once the neighbours' faces of a step have come.
+    fn await_faces(&self, i: usize, stream: &BorrowedStream, step: u32) -> Result<(), CudaError> {
+        let part = &self.parts[i];
+        part.faces.iter().try_for_each(|face| stream.wait_for(part.arrived(*face), step))
     }
 
-    /// Queues a half-sweep of all slabs, or a part of it.
+    /// Queues a half-sweep of all parts, or what is done of it.
     fn half_sweep(&self, colour: usize, step: u32, doing: Doing) -> Result<(), CudaError> {
         let (overlap, stores) = (self.lattice.overlap, self.is(Exchange::Stores));
         let before = step.wrapping_sub(1);
-        for (i, slab) in self.slabs.iter().enumerate() {
-            slab.gpu.context.enter()?;
-            let alone = Update { colour, planes: Planes::All, to: None, signals: None };
-            let ends_first = Update { planes: Planes::EndsFirst, ..alone };
+        for (i, part) in self.parts.iter().enumerate() {
+            part.gpu.context.enter()?;
+            let alone = Update { colour, places: Places::All, to: NONE, signals: None };
+            let surface_first = Update { places: Places::SurfaceFirst, ..alone };
             if !self.is_cut() {
-                slab.update(alone)?;
+                part.update(alone)?;
                 continue;
             }
-            let tell = if stores { self.arrivals(i) } else { [slab.updated(0), slab.updated(1)] };
+            let mut tell = self.arrivals(i);
+            if !stores {
+                part.faces.iter().for_each(|face| tell[*face] = Some(part.updated(*face)));
+            }
             let signals = Some(Signals { awaited: before, step, tell });
-            let to = stores.then(|| self.copies_of(i, colour));
+            if self.crowded && overlap && matches!(doing, Doing::Everything | Doing::Exchange) {
+                self.await_faces(i, &part.bulk, before)?;
+            }
+            let to = if stores { self.copies_of(i, colour) } else { part.packing(colour) };
             match (doing, overlap) {
-                (Doing::Updates, true) => slab.update(ends_first)?,
-                (Doing::Updates, false) => slab.update(alone)?,
-                (Doing::Ends, _) => slab.update(Update { planes: Planes::Ends, ..alone })?,
+                (Doing::Updates, true) => part.update(surface_first)?,
+                (Doing::Updates, false) => part.update(alone)?,
+                (Doing::Surface, _) => part.update(Update { places: Places::Surface, ..alone })?,
                 (Doing::Exchange, _) if stores => {
-                    slab.update(Update { planes: Planes::Ends, to, signals, ..alone })?;
+                    part.update(Update { places: Places::Surface, to, signals, ..alone })?;
                 }
-                (Doing::Exchange, _) => {
-                    self.await_planes(i, if overlap { &slab.edge } else { &slab.bulk }, before)?;
+                (Doing::Exchange, true) => {
+                    part.edges.iter().try_for_each(|edge| self.await_faces(i, edge, before))?;
+                    self.exchange(i, colour, step, false)?;
+                }
+                (Doing::Exchange, false) => {
+                    self.await_faces(i, &part.bulk, before)?;
                     self.exchange(i, colour, step, false)?;
                 }
                 (Doing::Everything, true) => {
-                    slab.update(Update { to, signals, ..ends_first })?;
+                    part.update(Update { to, signals, ..surface_first })?;
                     if !stores {
                         self.exchange(i, colour, step, true)?;
                     }
                 }
                 (Doing::Everything, false) => {
-                    self.await_planes(i, &slab.bulk, before)?;
-                    slab.update(Update { to, ..alone })?;
+                    self.await_faces(i, &part.bulk, before)?;
+                    part.update(Update { to, ..alone })?;
                     match stores {
-                        true => self.arrivals(i).into_iter().try_for_each(|word| slab.bulk.write_word(word, step))?,
+                        true => tell.into_iter().flatten().try_for_each(|word| part.bulk.write_word(word, step))?,
                         false => self.exchange(i, colour, step, false)?,
                     }
                 }
             }
         }
         if matches!(doing, Doing::Everything | Doing::Exchange) {
-            for (i, slab) in self.slabs.iter().enumerate() {
-                slab.gpu.context.enter()?;
+            for (i, part) in self.parts.iter().enumerate() {
+                part.gpu.context.enter()?;
                 self.receive(i, colour, step)?;
             }
+        }
+        Ok(())
+    }
+
+    /// So many half-sweeps, as many at a time as can be queued.
+    fn run(&mut self, half_sweeps: usize) -> Result<(), Problem> {
+        let mut left = half_sweeps;
+        while left > 0 {
+            let now = left.min(self.most);
+            self.go(now, Doing::Everything)?;
+            left -= now;
         }
         Ok(())
     }
@@ -340,12 +406,12 @@ impl SpinGlass {
         let gate = Rc::clone(&self.gate);
         let mut gate = gate.borrow_mut();
         let mut closed = gate.close();
-        for slab in &self.slabs {
-            slab.gpu.context.enter()?;
-            closed.wait(&slab.gpu, &slab.bulk)?;
-            slab.bulk.record(&slab.start)?;
+        for part in &self.parts {
+            part.gpu.context.enter()?;
+            closed.wait(&part.gpu, &part.bulk)?;
+            part.bulk.record(&part.start)?;
             // what needs no kernel must not begin before the others
-            closed.wait(&slab.gpu, &slab.edge)?;
+            part.edges.iter().try_for_each(|edge| closed.wait(&part.gpu, edge))?;
         }
         let told = self.is_cut() && matches!(doing, Doing::Everything | Doing::Exchange);
         for number in 0..half_sweeps {
@@ -353,51 +419,40 @@ impl SpinGlass {
             self.half_sweep(number % 2, step, doing)?;
             self.step = step;
         }
-        for (i, slab) in self.slabs.iter().enumerate() {
-            slab.gpu.context.enter()?;
+        for (i, part) in self.parts.iter().enumerate() {
+            part.gpu.context.enter()?;
             if told {
-                self.await_planes(i, &slab.bulk, self.step)?;
+                self.await_faces(i, &part.bulk, self.step)?;
             }
-            slab.bulk.record(&slab.end)?;
+            part.bulk.record(&part.end)?;
         }
         closed.release();
         self.settle()?;
         closed.check()?;
         self.done += half_sweeps;
-        let times = self.slabs.iter().map(|slab| slab.end.since(&slab.start));
+        let times = self.parts.iter().map(|part| part.end.since(&part.start));
         let longest = times.collect::<Result<Vec<f64>, _>>()?.into_iter().fold(0.0, f64::max);
         Ok(longest / half_sweeps as f64)
     }
 
-    /// Seconds a half-sweep of an update of all places, of the ends' alone, and of an exchange, each without the others.
-    fn parts(&mut self) -> Result<[f64; 3], Problem> {
+    /// Seconds a half-sweep of an update of all places, of the surface's alone, and of an exchange, each without the others.
+    fn phases(&mut self) -> Result<[f64; 3], Problem> {
         let n = self.each;
-        Ok([self.go(n, Doing::Updates)?, self.go(n, Doing::Ends)?, self.go(n, Doing::Exchange)?])
+        Ok([self.go(n, Doing::Updates)?, self.go(n, Doing::Surface)?, self.go(n, Doing::Exchange)?])
     }
 
     /// What the lattice adds up to.
     fn inspect(&self) -> Result<Sums, Problem> {
         let mut sums = Sums { energy: 0.0, bits: 0, length: 0.0 };
-        for slab in &self.slabs {
-            slab.gpu.context.enter()?;
-            let launch = Launch {
-                blocks: INSPECT.grid(slab.gpu.kernels.multiprocessors()),
-                threads: INSPECT.threads,
-                shared: 0,
-            };
+        for part in &self.parts {
             for colour in 0..2 {
                 (0..3).for_each(|i| self.sums.write(i, 0));
-                let numbers = [slab.side, slab.planes, slab.from, slab.local(colour)].map(Half);
-                let result = Memory(self.sums.part(0, 24), 24);
-                let arguments: Vec<Argument> =
-                    slab.everything(colour).into_iter().chain([result]).chain(numbers).collect();
-                slab.kernels.inspect.launch(&slab.bulk, launch, &arguments)?;
-                slab.bulk.synchronize()?;
+                part.inspect(colour, self.sums.part(0, 24))?;
                 // each bond has one end of this colour, so that one colour's places have all of the energy
                 if colour == 0 {
                     sums.energy -= self.sums.read(0) as i64 as f64 * UNIT;
                 }
-                // linear, so that slabs add up to the lattice; the colours' numbers are the same
+                // linear, so that parts add up to the lattice; the colours' numbers are the same
                 sums.bits = sums.bits.wrapping_add(self.sums.read(1).wrapping_mul(2 * colour as u64 + 1));
                 sums.length = sums.length.max(f64::from(f32::from_bits(self.sums.read(2) as u32)));
             }
@@ -419,7 +474,7 @@ impl SpinGlass {
     }
 
     /// Whether the cut lattice and the whole one differ after some half-sweeps from the same start. Where the whole one does not fit
-    /// beside a slab, the slabs updated and exchanged one after another by the host take its place.
+    /// beside a slab, the parts updated and exchanged step by step by the host take its place.
     fn differs(&mut self) -> Result<Option<String>, Problem> {
         if !self.is_cut() {
             return Ok(None);
@@ -428,7 +483,7 @@ impl SpinGlass {
             Some(mut whole) => {
                 whole.seed = self.seed;
                 whole.draw()?;
-                whole.go(COMPARED, Doing::Everything)?;
+                whole.run(COMPARED)?;
                 let bits = whole.inspect()?.bits;
                 self.whole = Some(whole);
                 (bits, "the lattice in one piece")
@@ -440,19 +495,19 @@ impl SpinGlass {
             }
         };
         self.draw()?;
-        self.go(COMPARED, Doing::Everything)?;
-        let n = self.slabs.len();
+        self.run(COMPARED)?;
+        let (n, what) = (self.parts.len(), if self.lattice.blocks.is_some() { "blocks" } else { "slabs" });
         let differ = self.inspect()?.bits != wanted;
-        Ok(differ.then(|| format!("after {COMPARED} half-sweeps {n} slabs differ from {with}")))
+        Ok(differ.then(|| format!("after {COMPARED} half-sweeps {n} {what} differ from {with}")))
     }
 }
 
-/// Which GPU has too little memory for its slabs, in words; `None` where none is found any more.
+/// Which GPU has too little memory for its parts, in words; `None` where none is found any more.
 fn short(machine: &mut Machine, lattice: &Lattice) -> Option<String> {
     let n = lattice.gpus.len() as u64;
     lattice.gpus.iter().find_map(|name| {
-        let slabs = lattice.gpus.iter().filter(|other| *other == name).count() as u64;
-        let needed = Bytes(lattice.bytes().0 / n * slabs);
+        let parts = lattice.gpus.iter().filter(|other| *other == name).count() as u64;
+        let needed = Bytes(lattice.bytes().0 / n * parts);
         let free = Bytes(machine.room(name).ok()?);
         (free < needed).then(|| format!("{lattice} needs {needed} on {name}, which has {free} free"))
     })
@@ -474,7 +529,7 @@ impl Prepared for SpinGlass {
             self.wrong = self.wrong.take().or(self.broken()?);
             self.stale = true;
             for sample in &mut samples {
-                sample.extend(self.parts()?);
+                sample.extend(self.phases()?);
             }
         }
         Ok(vec![samples])

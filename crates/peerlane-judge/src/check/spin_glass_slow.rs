@@ -68,7 +68,8 @@ mod tests {
         let model = Model::new(&machine, Parts::embedded());
         let cells = times.iter().map(|(gpus, times)| {
             let gpus = (0..*gpus).map(|i| format!("GPU{i}")).collect();
-            let lattice = SpinGlass { gpus, side: 512, weak: false, exchange: Exchange::Stores, overlap: true };
+            let lattice =
+                SpinGlass { gpus, blocks: None, side: 512, weak: false, exchange: Exchange::Stores, overlap: true };
             let value = times * model.spin_glass(&lattice).unwrap().total / (lattice.places() as f64 / 2.0) * 1e12;
             (Work::SpinGlass(lattice), value)
         });

@@ -31,7 +31,8 @@ pub fn ends(work: &Work) -> String {
                 1 => String::new(),
                 _ => format!(", {}, {}", lattice.exchange.name(), if lattice.overlap { "overlap" } else { "serial" }),
             };
-            format!("{}, L = {}{}{how}", list(&lattice.gpus), lattice.side, lattice.each())
+            let (cut, each) = (lattice.cut(), lattice.each());
+            format!("{}{cut}, L = {}{each}{how}", list(&lattice.gpus), lattice.side)
         }
         Work::Bfs(search) => {
             let how = if search.gpus.len() > 1 { format!(", {}", search.exchange.name()) } else { String::new() };

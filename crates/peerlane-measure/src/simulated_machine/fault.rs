@@ -113,7 +113,10 @@ pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
                 && sends.any(|sent| is_pair(pair, &halo.gpus[sent.from], &halo.gpus[sent.to]))
         }
         Work::SpinGlass(lattice) => {
-            lattice.exchange != Exchange::Staged && ring(&lattice.gpus).any(|(a, b)| is_pair(pair, a, b))
+            let grid = lattice.grid();
+            let mut sends = grid.sends();
+            lattice.exchange != Exchange::Staged
+                && sends.any(|sent| is_pair(pair, &grid.gpus[sent.from], &grid.gpus[sent.to]))
         }
         Work::Bfs(search) => search.exchange != Exchange::Staged && pair.iter().all(|gpu| search.gpus.contains(gpu)),
         Work::Rdma(rdma) => is_pair(pair, &rdma.from.nic, &rdma.to.nic),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Model;
 use super::exchange::ExchangeTime;
-use super::spin_glass::{HalfSweep, Pace, around, is_beyond_caches};
+use super::spin_glass::{HalfSweep, Pace, SpinGlassAdvice, around, is_beyond_caches, spin_glass_advice};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::halo::Halo;
@@ -35,6 +35,8 @@ pub struct HaloAdvice {
     pub methods: Vec<MethodAdvice>,
     /// Bytes that the memory of the slowest GPU moves in a second under copies; null where that is not known.
     pub memory_rate: Option<f64>,
+    /// From which spin glass on these GPUs together are faster than one; null where that is not known.
+    pub spin_glass: Option<SpinGlassAdvice>,
 }
 
 /// From which size of a face a method is the fastest.
@@ -115,7 +117,8 @@ pub fn halo_advice(model: &Model, gpus: &[NodeId], sends: &[(NodeId, NodeId)]) -
             overlap(&names, *exchange, pace, &ring)
         }),
     });
-    Some(HaloAdvice { methods: methods.collect(), fastest: fastest(&times), memory_rate })
+    let spin_glass = spin_glass_advice(model, gpus);
+    Some(HaloAdvice { methods: methods.collect(), fastest: fastest(&times), memory_rate, spin_glass })
 }
 
 /// The lower envelope of the methods' times.
@@ -144,7 +147,8 @@ fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
 
 /// From which sides overlap pays, and hides the exchange, at each larger one, too.
 fn overlap(gpus: &[String], exchange: Exchange, pace: Pace, ring: &ExchangeTime) -> Option<OverlapFrom> {
-    let lattice = |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), side, weak: false, exchange, overlap };
+    let lattice =
+        |side: u32, overlap| SpinGlass { gpus: gpus.to_vec(), blocks: None, side, weak: false, exchange, overlap };
     let sides = (SpinGlass::STEP..=SpinGlass::LARGEST).step_by(SpinGlass::STEP as usize);
     let sides: Vec<u32> = sides.filter(|side| lattice(*side, true).problem().is_none()).collect();
     let from = |holds: &dyn Fn(u32) -> bool| sides.iter().rev().copied().take_while(|side| holds(*side)).last();

@@ -44,7 +44,7 @@ use peerlane_machine::units::{Rate, Seconds};
 use peerlane_read::catalogue::{Parts, Spread};
 use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
-pub use spin_glass::{HalfSweep, Pace, spin_update};
+pub use spin_glass::{HalfSweep, Pace, SideAdvice, SpinGlassAdvice, spin_glass_advice, spin_update};
 pub use unified::{UnifiedMemory, UnifiedMethod, UnifiedPass, UnifiedRate, unified_memory};
 
 /// Whether a transfer between GPUs may go directly.

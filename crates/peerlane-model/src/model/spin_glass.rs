@@ -1,5 +1,9 @@
 //! Half-sweeps of a spin glass (`docs/applications.md`): what memory moves, and what the exchange of boundaries adds.
 
+mod advice;
+
+pub use advice::{SideAdvice, SpinGlassAdvice, spin_glass_advice};
+
 use super::Model;
 use super::exchange::ExchangeTime;
 use peerlane_machine::exchange::Exchange;
@@ -35,6 +39,17 @@ fn streams(method: Exchange) -> f64 {
         Exchange::Staged => 16.5e-6,
     }
 }
+
+/// How many times as long a place takes in blocks, whose kernel is not that of slabs: two H200 that cut a lattice along Y take 49.6 and
+/// 403 µs a half-sweep at L = 256 and 512, and along Z 39.8 and 306 (`captures/h200x2-vm-runs/spin-glass-blocks.json`).
+const IN_BLOCKS: f64 = 1.3;
+
+/// Places of one colour that a thread updates.
+const QUAD: f64 = 4.0;
+
+/// How many times as long the places at the ends of rows take, where they are updated before the rest, each row's in other lines of
+/// memory than the next one's: 39.6 and 174 µs both faces along X at L = 256 and 512 (the same record). The rest is not faster for it.
+const APART: f64 = 8.3;
 
 /// Where update and exchange take about as long, each delays the other: the whole takes as long as the sum of their powers
 /// with this exponent says.
@@ -107,7 +122,10 @@ impl Model<'_> {
         let gpus = self.named(&lattice.gpus)?;
         let exchange = match gpus.len() {
             1 => None,
-            _ => Some(self.exchange_time(&around(&gpus), lattice.exchange)?),
+            _ => {
+                let sends = lattice.grid().sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect::<Vec<_>>();
+                Some(self.exchange_time(&sends, lattice.exchange)?)
+            }
         };
         HalfSweep::of(lattice, pace, exchange.as_ref())
     }
@@ -132,14 +150,26 @@ pub(super) fn is_beyond_caches(lattice: &SpinGlass) -> bool {
 impl HalfSweep {
     /// Of a lattice whose slowest GPU has this pace; without an exchange where one GPU has it whole.
     pub(super) fn of(lattice: &SpinGlass, pace: Pace, exchange: Option<&ExchangeTime>) -> Option<Self> {
-        let half_plane = f64::from(lattice.side).powi(2) / 2.0 * pace.within(part(lattice))?;
-        let planes = (0..lattice.gpus.len()).map(|i| lattice.slab(i)).map(|(from, to)| to - from).max().unwrap_or(0);
-        let update = LAUNCH + f64::from(planes) * half_plane;
+        let place = pace.within(part(lattice))?;
+        let extents = (0..lattice.gpus.len()).map(|i| lattice.part(i)[1]);
+        let size = |extents: &[u32; 3]| extents.iter().map(|n| f64::from(*n)).product::<f64>();
+        let largest = extents.max_by(|a, b| size(a).total_cmp(&size(b)))?;
+        let cut = lattice.parts().map(|parts| parts > 1);
+        // of one colour, of both faces along an axis
+        let area = |axis: usize| size(&largest) / f64::from(largest[axis]);
+        let surface = |axis: usize| if cut[axis] { area(axis) } else { 0.0 };
+        let ends = surface(0) * 2.0 * QUAD * APART;
+        let first = if lattice.overlap { ends } else { 0.0 };
+        let slower = if lattice.blocks.is_some() { IN_BLOCKS } else { 1.0 };
+        let update = LAUNCH + (size(&largest) / 2.0 * slower + first) * place;
         let Some(exchange) = exchange else {
             return Some(HalfSweep { update, boundary: 0.0, exchange: 0.0, total: update });
         };
-        let boundary = LAUNCH + 2.0 * half_plane;
-        let exchange = exchange.told(lattice.message().0 as f64);
+        let boundary = LAUNCH + (surface(1) + surface(2) + ends) * place;
+        // of faces that differ the mean: together they take what their bytes take
+        let messages = lattice.messages();
+        let bytes: f64 = messages.iter().map(|message| message.0 as f64).sum();
+        let exchange = exchange.told(bytes / messages.len().max(1) as f64);
         let total = match lattice.overlap {
             true => (update.powf(ALIKE) + (LAUNCH + exchange).powf(ALIKE)).powf(1.0 / ALIKE),
             false => update + exchange + streams(lattice.exchange),
@@ -169,6 +199,7 @@ mod tests {
         let model = Model::new(&machine, Parts::embedded());
         let lattice = |gpus: usize, side, weak| SpinGlass {
             gpus: (0..gpus).map(|i| format!("GPU{i}")).collect(),
+            blocks: None,
             side,
             weak,
             exchange: Exchange::Stores,
@@ -184,5 +215,32 @@ mod tests {
         }
         // a cube that a cache holds alone is held, too, beside others
         assert_eq!(of(4, 128, true).update, of(1, 128, false).update);
+    }
+
+    /// What docs/applications.md says of blocks and slabs.
+    #[test]
+    fn blocks_are_faster_than_slabs_where_the_exchange_of_many_gpus_shows() {
+        let machine = system("hgx-h200").unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let of = |blocks: Option<[u32; 3]>, side, exchange, overlap| {
+            let gpus = (0..8).map(|i| format!("GPU{i}")).collect();
+            let lattice = SpinGlass { gpus, blocks, side, weak: false, exchange, overlap };
+            let half = model.spin_glass(&lattice).unwrap();
+            (half.total / (lattice.places() as f64 / 2.0) * 1e12, half)
+        };
+        for side in [256, 512, 1024, 2048] {
+            let (slabs, flat, cubes) = (
+                of(None, side, Exchange::Stores, true).1,
+                of(Some([1, 2, 4]), side, Exchange::Stores, true).1,
+                of(Some([2, 2, 2]), side, Exchange::Stores, true).1,
+            );
+            // a GPU sends 12 L² bytes of a slab, 9 of the others; the last alone cuts rows
+            assert!(flat.exchange < slabs.exchange && (flat.exchange / cubes.exchange - 1.0).abs() < 1e-9);
+            assert!(cubes.update > flat.update && flat.update > slabs.update, "{side}: {cubes:?} {slabs:?}");
+            // hidden, it is the update that counts
+            assert!(side < 512 || flat.total > slabs.total, "{side}");
+        }
+        let staged = |blocks| of(blocks, 1024, Exchange::Staged, false).0;
+        assert!(staged(Some([1, 2, 4])) < staged(None) && staged(Some([1, 2, 4])) <= staged(Some([2, 2, 2])));
     }
 }

@@ -64,6 +64,46 @@ fn time_of_an_update() {
     picture("spin-glass-h200.svg", &chart);
 }
 
+/// The same record: lattices up to what memory holds, those that grow with the GPUs, and blocks.
+#[test]
+fn time_of_an_update_of_large_lattices_and_blocks() {
+    let run = record_of("h200x2-vm-runs", "spin-glass-blocks.json");
+    let points = |wanted: &dyn Fn(&SpinGlass) -> bool| -> Vec<(f64, f64)> {
+        let point = |cell: &Cell| match &cell.work {
+            Work::SpinGlass(lattice) if wanted(lattice) => Some((f64::from(lattice.side), cell.value()?)),
+            _ => None,
+        };
+        let mut points: Vec<(f64, f64)> = run.cells.iter().filter_map(point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    };
+    let two = |lattice: &SpinGlass, weak, blocks| {
+        let stored = (lattice.exchange, lattice.overlap) == (Exchange::Stores, true);
+        lattice.gpus.len() == 2 && stored && (lattice.weak, lattice.blocks) == (weak, blocks)
+    };
+    let alone = points(&|lattice| lattice.gpus == ["GPU0"]);
+    let mut series = vec![Series { name: "1 GPU".to_owned(), points: alone, tone: 3, dashed: false }];
+    let ways = [
+        ("slabs", false, None, 0, false),
+        ("slabs, L a GPU", true, None, 0, true),
+        ("cut along Y", false, Some([1, 2, 1]), 1, false),
+        ("cut along X", false, Some([2, 1, 1]), 2, false),
+    ];
+    for (name, weak, blocks, tone, dashed) in ways {
+        let points = points(&|lattice| two(lattice, weak, blocks) && lattice.side > 64);
+        series.push(Series { name: format!("2 GPUs, {name}"), points, tone, dashed });
+    }
+    assert_eq!(series.iter().map(|series| series.points.len()).collect::<Vec<_>>(), [8, 8, 4, 2, 2]);
+    let chart = Chart {
+        title: "Spin glass on two H200, stores, overlap: large lattices and blocks".to_owned(),
+        x: axis("side L", Scale::Doubling),
+        y: axis("ps an update", Scale::Doubling),
+        series,
+        levels: Vec::new(),
+    };
+    picture("spin-glass-blocks-h200.svg", &chart);
+}
+
 #[test]
 fn share_of_waiting() {
     let run = record_of("h200x2-vm-runs", "spin-glass.json");

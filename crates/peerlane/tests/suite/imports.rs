@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 9] = [
     (
         "peerlane-machine",
-        "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange spin_glass bfs halo counter fault machine",
+        "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),

@@ -263,6 +263,23 @@ fn a_ring_whose_links_disturb_nobody_has_a_closed_form() {
     close(document.points[0].time, within + rail((1 << 24) as f64));
 }
 
+/// Of one machine whose update is not given.
+#[test]
+fn a_spin_glass_on_one_machine_is_told_from_where_several_gpus_are_faster() {
+    let advice = |cluster: &Cluster, words: &str| {
+        let job = Job::of(words.parse().unwrap(), Vec::new(), cluster).unwrap();
+        simulate(cluster, &job, false).unwrap().0.spin_glass
+    };
+    let machine = single("hgx-h200");
+    let eight = advice(&machine, "spin-glass:l=128,sweeps=1").unwrap();
+    assert_eq!(eight.gpus, 8);
+    assert!(eight.from.is_some_and(|from| from <= 256), "{eight:?}");
+    assert_eq!(advice(&machine, "spin-glass:l=128,sweeps=1,ns=1"), None);
+    assert_eq!(advice(&machine, "spin-glass:l=128,sweeps=1,weak"), None);
+    assert_eq!(advice(&machine, "bfs:scale=16"), None);
+    assert_eq!(advice(&embedded("quong-20g").unwrap().unwrap(), "spin-glass:l=128,sweeps=1"), None);
+}
+
 #[test]
 fn a_spin_glass_is_as_slow_as_its_longer_half() {
     let cluster = embedded("quong-20g").unwrap().unwrap();

@@ -74,7 +74,7 @@ fn name(lattice: &SpinGlass) -> String {
         _ => {
             let when = if lattice.overlap { "overlap" } else { "serial" };
             let weak = if lattice.weak { ", L a GPU" } else { "" };
-            format!("{}, {}, {when}{weak}", ranges(&gpus), lattice.exchange.name())
+            format!("{}{}, {}, {when}{weak}", ranges(&gpus), lattice.cut(), lattice.exchange.name())
         }
     }
 }

@@ -37,7 +37,7 @@ impl Arcs {
 /// One GPU's vertices, and what it knows of the others.
 pub(super) struct Vertices {
     pub(super) gpu: Rc<Gpu>,
-    module: Module,
+    module: Rc<Module>,
     /// Which of the search's buffers on its GPU are this part's.
     numbers: usize,
     pub(super) part: u32,
@@ -103,7 +103,7 @@ impl Vertices {
         let gpu = machine.gpu(name)?;
         let stream = gpu.stream()?;
         gpu.context.enter()?;
-        let module = Module::load(&gpu.context, kernels::COUNT_ARCS.module.ptx)?;
+        let module = gpu.module(kernels::COUNT_ARCS.module)?;
         let vertices = search.vertices();
         let parts = search.gpus.len() as u64;
         // copies of a stretch of a bitmap begin at 16 bytes

@@ -35,7 +35,7 @@ pub(super) fn halo(site: &Site<'_>) -> Vec<Step> {
 }
 
 /// So many parts, several along each of so many dimensions; `None` where their number has too few divisors.
-fn decomposition(count: usize, dimensions: u32) -> Option<[u32; 3]> {
+pub(super) fn decomposition(count: usize, dimensions: u32) -> Option<[u32; 3]> {
     let sides = grid(count, dimensions);
     let mut parts = [1; 3];
     for (part, side) in parts.iter_mut().zip(&sides) {

@@ -1,6 +1,7 @@
 //! Applications on lattices.
 
 use super::Site;
+use super::halos::decomposition;
 use crate::plan::{Scope, Size, Step, Test, Work};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::spin_glass::SpinGlass;
@@ -13,6 +14,9 @@ const SCALED: [u32; 2] = [256, 512];
 
 /// The sides of each GPU's own cube where the lattice grows with their number.
 const WEAK: [u32; 4] = [128, 256, 512, 1024];
+
+/// The sides at which lattices in blocks are measured.
+const IN_BLOCKS: [u32; 2] = [256, 512];
 
 /// Sides beyond, up to what memory holds: 27, 48 and 112 GB, and of several GPUs 218, 377 and 893 GB. Which of them fit is known only
 /// once they are allocated; the others have a cell that says how much is free. Lattices that are cut are overlapped: without, they
@@ -27,9 +31,20 @@ fn large(gpus: usize) -> impl Iterator<Item = u32> {
     LARGE.into_iter().filter(move |side| u64::from(*side).pow(3) <= MOST * gpus as u64)
 }
 
+/// How so many GPUs cut a lattice but into slabs along Z: two along X and along Y, more along two and along three axes. Along X there are the
+/// fewest parts, since its faces are not contiguous.
+fn blocks(gpus: usize) -> Vec<[u32; 3]> {
+    let several = (2..=3).filter_map(|dimensions| decomposition(gpus, dimensions));
+    let several = several.map(|[a, b, c]| [c, b, a]);
+    match gpus {
+        2 => vec![[2, 1, 1], [1, 2, 1]],
+        _ => several.collect(),
+    }
+}
+
 /// A spin glass on the first GPU alone, and on all others at [`SCALED`]; on the first 2, 4, 8 ... GPUs and on all, by every
 /// exchange, overlapped and not; on all and on the first at [`LARGE`] sides, too, the smallest first. Lattices that grow with the GPUs are
-/// overlapped, by every exchange. A quick plan has one lattice of each GPU,
+/// overlapped, by every exchange. All GPUs also have blocks instead of slabs, at [`IN_BLOCKS`] sides. A quick plan has one lattice of each GPU,
 /// and all of them by stores, overlapped.
 pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
     let step = |lattice: SpinGlass| {
@@ -38,6 +53,7 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
     };
     let cut = |gpus: &[String], side, exchange, overlap| SpinGlass {
         gpus: gpus.to_vec(),
+        blocks: None,
         side,
         weak: false,
         exchange,
@@ -84,6 +100,13 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
             step(SpinGlass { weak: true, ..cut(&site.gpus[..count], side, exchange, true) })
         }));
     }
+    for parts in blocks(n) {
+        let ways = IN_BLOCKS.into_iter().flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
+        let ways = ways.flat_map(|(side, exchange)| [true, false].map(|overlap| (side, exchange, overlap)));
+        steps.extend(ways.filter_map(|(side, exchange, overlap)| {
+            step(SpinGlass { blocks: Some(parts), ..cut(&site.gpus, side, exchange, overlap) })
+        }));
+    }
     if n > 1 {
         let ways = large(n).flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
         steps.extend(ways.filter_map(|(side, exchange)| lattice(&site.gpus, side, exchange, true)));
@@ -96,6 +119,16 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_have_the_fewest_parts_along_x() {
+        assert_eq!(blocks(1), [[0; 3]; 0]);
+        assert_eq!(blocks(2), [[2, 1, 1], [1, 2, 1]]);
+        assert_eq!(blocks(4), [[1, 2, 2]]);
+        assert_eq!(blocks(7), [[0; 3]; 0]);
+        assert_eq!(blocks(8), [[1, 2, 4], [2, 2, 2]]);
+        assert_eq!(blocks(16), [[1, 4, 4], [2, 2, 4]]);
+    }
 
     #[test]
     fn a_gpu_is_given_no_more_than_the_largest_lattice_of_one() {
