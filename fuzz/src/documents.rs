@@ -78,7 +78,9 @@ pub fn growing_run(data: &[u8]) {
 /// The record between nodes, whole or growing: it is judged, and comes back when it is written.
 pub fn nodes_run(data: &[u8]) {
     let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
-    judge(&run, &joined(&run, None), &Settings::default(), None);
+    let ends = peerlane::measured_cluster::Ends::of(&run);
+    judge(&run, &joined(&run, None, &ends), &ends, &Settings::default(), None);
+    let _ = peerlane::measured_cluster::cluster(&run);
     let written = run.to_json().expect("a record is JSON");
     let (again, _) = NodesRun::read(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));
     assert_eq!(written, again.to_json().expect("a record is JSON"));
