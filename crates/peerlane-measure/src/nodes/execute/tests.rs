@@ -19,7 +19,13 @@ struct Mock {
 
 impl Mock {
     fn of(nodes: usize) -> Self {
-        let nic = Nic { name: "mlx5_0".to_owned(), rate: None, link_layer: None, memory: "host0".to_owned() };
+        let nic = Nic {
+            name: "mlx5_0".to_owned(),
+            rate: None,
+            link_layer: None,
+            memory: "host0".to_owned(),
+            ..Nic::default()
+        };
         let node =
             |n| Node { host: format!("node{n}"), nics: vec![nic.clone()], evidence: Vec::new(), notes: Vec::new() };
         let nodes = (0..nodes).map(node).collect();
