@@ -6,7 +6,7 @@ use peerlane::check::Settings;
 use peerlane::cluster::read_cluster;
 use peerlane::fleet::{Dictionary, Node, compare};
 use peerlane::infer::Inference;
-use peerlane::measured_cluster::Ends;
+use peerlane::measured_cluster::{self, Ends};
 use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::{joined, judge};
 use peerlane::run::{Partial, Run};
@@ -81,6 +81,7 @@ pub fn nodes_run(data: &[u8]) {
     let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
     let ends = Ends::of(&run);
     judge(&run, &joined(&run, None, &ends), &ends, &Settings::default(), None);
+    let _ = measured_cluster::cluster(&run);
     let written = run.to_json().expect("a record is JSON");
     let (again, _) = NodesRun::read(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));
     assert_eq!(written, again.to_json().expect("a record is JSON"));

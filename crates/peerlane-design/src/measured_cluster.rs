@@ -121,15 +121,16 @@ pub fn cluster(run: &NodesRun) -> Result<Cluster, ClusterError> {
     let alive: Vec<usize> =
         (0..run.nodes.len()).filter(|node| !run.lost.iter().any(|lost| lost.node == *node)).collect();
     let host = |node: usize| run.nodes.get(node).map_or("?", |node| node.host.as_str());
+    let Some(&first) = alive.first() else { return Err(refuse("all of its nodes were lost".to_owned())) };
     let machine = node_of(run, &alive)?;
-    let names: Vec<&str> = rates.names(alive[0]);
+    let names: Vec<&str> = rates.names(first);
     for &node in &alive {
         let own = rates.names(node);
         if own != names {
-            let [first, other] = [alive[0], node].map(host);
+            let [one, other] = [first, node].map(host);
             let (a, b) = (names.join(", "), own.join(", "));
             return Err(refuse(format!(
-                "{first} was measured with {a} and {other} with {}; nodes of a cluster are of one kind",
+                "{one} was measured with {a} and {other} with {}; nodes of a cluster are of one kind",
                 if b.is_empty() { "none".to_owned() } else { b }
             )));
         }
@@ -160,7 +161,7 @@ pub fn cluster(run: &NodesRun) -> Result<Cluster, ClusterError> {
     let n = u32::try_from(alive.len()).unwrap_or(u32::MAX);
     let mut network = Network::new(Shape::Switch, [n, names.len() as u32], usual, hop);
     network.measured = measured;
-    let some: Vec<String> =
+    let named: Vec<String> =
         alive.iter().take(FEW).enumerate().map(|(at, node)| format!("node{at} is {}", host(*node))).collect();
     let rest = if alive.len() > FEW { ", in the order of the record" } else { "" };
     let mut assumptions = machine.assumptions.clone();
@@ -173,7 +174,7 @@ pub fn cluster(run: &NodesRun) -> Result<Cluster, ClusterError> {
             "The network adds {:.2} us to a message: what was measured less the stages of both adapters.",
             hop.us()
         ),
-        format!("{}{rest}.", some.join(", ")),
+        format!("{}{rest}.", named.join(", ")),
     ]);
     assumptions.extend(run.lost.iter().map(|lost| format!("{} was lost, and is left out.", host(lost.node))));
     let title = Some(format!("{} nodes, links as measured", alive.len()));

@@ -59,7 +59,7 @@ pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
         .iter()
         .map(|nic| {
             let memory = name(memory_near(cluster, *nic)?);
-            Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), link_layer: None, memory })
+            Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), memory, ..Nic::default() })
         })
         .collect::<Result<_, ClusterError>>()?;
     let gpus: Vec<NodeGpu> = cluster

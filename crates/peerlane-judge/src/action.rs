@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 75] = [
+const ACTIONS: [(&str, Action, Action); 77] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -133,6 +133,8 @@ const ACTIONS: [(&str, Action, Action); 75] = [
     ("slow-node", Isolate, Monitor),
     ("slow-nic", Isolate, Monitor),
     ("narrow-nic", Isolate, Monitor),
+    ("rdma-mtu", Monitor, Monitor),
+    ("rdma-gid", Isolate, Monitor),
     ("slow-switch", Monitor, Monitor),
     ("slow-between-nodes", Monitor, Monitor),
     ("late-between-nodes", Monitor, Monitor),

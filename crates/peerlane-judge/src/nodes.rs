@@ -8,6 +8,7 @@ mod against;
 mod findings;
 mod narrow;
 mod one_way;
+mod settings;
 mod slow;
 mod words;
 
@@ -155,6 +156,7 @@ pub fn judge(
     findings.extend(findings::corrupt(run));
     findings.extend(slow::slow(run, joined, "as others reach"));
     findings.extend(narrow::narrow(run, ends));
+    findings.extend(settings::settings(run));
     findings.extend(one_way::one_way(run, joined));
     findings.extend(findings::failed(run));
     findings.extend(before.into_iter().flat_map(|before| against::worse(before, run)).map(|finding| Finding {

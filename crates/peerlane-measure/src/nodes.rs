@@ -179,8 +179,22 @@ impl Step {
     }
 }
 
+/// What a port's address in a RoCE network is, as routers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gid {
+    /// RoCE v2 with an IPv4 address.
+    Ipv4,
+    /// RoCE v2 with an IPv6 address that routers pass on.
+    Ipv6,
+    /// RoCE v2 with a link-local address only.
+    LinkLocal,
+    /// None of RoCE v2.
+    None,
+}
+
 /// A NIC's port that an agent can measure with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Nic {
     /// Name: `mlx5_0`.
     pub name: String,
@@ -192,6 +206,12 @@ pub struct Nic {
     pub link_layer: Option<String>,
     /// The memory to measure with: that of its NUMA node where it is known (`host1`), else `host`.
     pub memory: String,
+    /// Payload of a packet at most, as the port has it now and as it could have it: 256 to 4096 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<[u32; 2]>,
+    /// Of an Ethernet port its best address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid: Option<Gid>,
 }
 
 /// A GPU that an agent can measure with.

@@ -18,7 +18,7 @@ use peerlane_gpu::Mapping;
 use peerlane_gpu::bindings::verbs::{IBV_LINK_LAYER_ETHERNET, IBV_LINK_LAYER_INFINIBAND, ibv_port_state};
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Nic, Probe, Step};
+use peerlane_measure::nodes::{Gid, Nic, Probe, Step};
 use peerlane_measure::run::FlagKind;
 
 use crate::transport::Side;
@@ -83,6 +83,9 @@ fn active_ports(adapter: &str) -> Result<Vec<Nic>, String> {
             rate: folder.rate(port),
             link_layer: layer.map(str::to_owned),
             memory: node.map_or_else(|| "host".to_owned(), |node| format!("host{node}")),
+            // verbs number them: 1 is 256 bytes, 5 is 4096
+            mtu: Some([attributes.active_mtu.0, attributes.max_mtu.0].map(|mtu| 128 << mtu.clamp(1, 5))),
+            gid: (layer == Some("Ethernet")).then(|| folder.roce_v2(port).map_or(Gid::None, |gid| gid.kind())),
         });
     }
     Ok(found)

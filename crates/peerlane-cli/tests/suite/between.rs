@@ -95,7 +95,9 @@ fn a_killed_and_a_stopped_agent_cost_their_own_pairs() {
     lost.sort_unstable();
     assert_eq!(lost, [2, 3], "{}", run["lost"]);
     let why = run["lost"].to_string();
-    assert!(why.contains("closed the connection") && why.contains("no sign of life"), "{why}");
+    // the head may hear that the connection is closed, or find out when it sends
+    let closed = why.contains("closed the connection") || why.contains("nothing can be sent to its agent");
+    assert!(closed && why.contains("no sign of life"), "{why}");
     assert!(rate(&run, 0, 1).is_some() && rate(&run, 1, 0).is_some(), "those that live are measured: {head:?}");
     let cells = run["cells"].as_array().unwrap();
     let valueless = cells.iter().filter(|cell| cell.get("value").is_none());

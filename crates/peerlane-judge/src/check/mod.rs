@@ -329,11 +329,13 @@ pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
 pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
 
 /// The rules on many nodes, which need a record of them. `corrupt-data` is also one of single machines.
-pub const RULES_OF_NODES: [&str; 8] = [
+pub const RULES_OF_NODES: [&str; 10] = [
     "lost-node",
     "slow-node",
     "slow-nic",
     "narrow-nic",
+    "rdma-mtu",
+    "rdma-gid",
     "slow-switch",
     "slow-between-nodes",
     "late-between-nodes",

@@ -196,3 +196,40 @@ fn a_site_accepts_findings_of_nodes() {
     assert_eq!((judged.verdict, judged.findings.len(), judged.waived.len()), (Verdict::Healthy, 0, 1));
     assert_eq!(judged.waived[0].reason, "ordered");
 }
+
+#[test]
+fn ports_that_are_set_up_otherwise_are_named_and_others_are_not() {
+    use peerlane_measure::nodes::Gid;
+    let cluster = hgx();
+    let healthy = measured(&cluster, Vec::new(), 3);
+    let set = |mtu: [u32; 2], gid: Option<Gid>| {
+        let mut run = healthy.clone();
+        let nics = run.nodes.iter_mut().flat_map(|node| &mut node.nics);
+        nics.for_each(|nic| (nic.mtu, nic.gid) = (Some(mtu), gid));
+        run
+    };
+    let found = |run: &NodesRun| -> Vec<(String, Severity, String)> {
+        let findings = verdict_on(run, Some(&cluster)).findings;
+        findings.into_iter().map(|f| (f.rule, f.severity, f.summary)).collect()
+    };
+    assert_eq!(found(&healthy), [], "records before this have no such facts");
+    assert_eq!(found(&set([4096, 4096], Some(Gid::Ipv4))), []);
+    assert_eq!(found(&set([4096, 4096], Some(Gid::Ipv6))), []);
+    let [(rule, severity, words)] = &found(&set([1024, 4096], Some(Gid::Ipv4)))[..] else { panic!() };
+    assert_eq!((rule.as_str(), *severity), ("rdma-mtu", Severity::Info), "all alike, and nothing is broken: {words}");
+    let mut one = set([4096, 4096], Some(Gid::Ipv4));
+    one.nodes[7].nics[2].mtu = Some([1024, 4096]);
+    one.nodes[9].nics[0].gid = Some(Gid::LinkLocal);
+    one.nodes[3].nics[1].gid = Some(Gid::None);
+    let all = found(&one);
+    let has = |rule: &str, severity, start: &str| {
+        all.iter().any(|(r, s, words)| r == rule && *s == severity && words.starts_with(start))
+    };
+    assert!(
+        has("rdma-mtu", Severity::Warning, "node7/mlx5_2: packets carry 1024 bytes, and those of 255 others 4096"),
+        "{all:?}"
+    );
+    assert!(has("rdma-gid", Severity::Warning, "node9/mlx5_0 have a link-local GID only"), "{all:?}");
+    assert!(has("rdma-gid", Severity::Error, "node3/mlx5_1 have no GID of RoCE v2"), "{all:?}");
+    assert_eq!(all.len(), 3, "{all:?}");
+}

@@ -376,7 +376,7 @@ mod tests {
     use std::collections::{BTreeSet, HashSet};
 
     fn node(host: usize, nics: usize) -> Node {
-        let nic = |n| Nic { name: format!("mlx5_{n}"), rate: None, link_layer: None, memory: format!("host{}", n / 2) };
+        let nic = |n| Nic { name: format!("mlx5_{n}"), memory: format!("host{}", n / 2), ..Nic::default() };
         Node { host: format!("node{host}"), nics: (0..nics).map(nic).collect(), ..Node::default() }
     }
 

@@ -221,7 +221,7 @@ mod tests {
     use peerlane_machine::random::Random;
 
     fn steps(nodes: usize, nics: usize, all_pairs: bool) -> Vec<Step> {
-        let nic = |n| Nic { name: format!("mlx5_{n}"), rate: None, link_layer: None, memory: "host".to_owned() };
+        let nic = |n| Nic { name: format!("mlx5_{n}"), memory: "host".to_owned(), ..Nic::default() };
         let node = |n| Node { host: format!("node{n}"), nics: (0..nics).map(nic).collect(), ..Node::default() };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
         let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, ..Wanted::default() };

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use peerlane_machine::units::Rate;
+use peerlane_measure::nodes::Gid as Kind;
 
 /// Where the kernel shows adapters.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
@@ -21,6 +22,17 @@ pub(super) struct Gid {
     /// Its place in the port's table.
     pub(super) index: u8,
     pub(super) address: Ipv6Addr,
+}
+
+impl Gid {
+    /// What routers make of it.
+    pub(super) fn kind(&self) -> Kind {
+        match self.address {
+            address if address.to_ipv4_mapped().is_some() => Kind::Ipv4,
+            address if !address.is_unicast_link_local() => Kind::Ipv6,
+            _ => Kind::LinkLocal,
+        }
+    }
 }
 
 impl Folder {
@@ -61,10 +73,10 @@ impl Folder {
             let index = u8::try_from(index).ok()?;
             (kind == "RoCE v2" && !address.is_unspecified()).then_some(Gid { index, address })
         };
-        let rank = |gid: &Gid| match gid.address {
-            address if address.to_ipv4_mapped().is_some() => 0,
-            address if !address.is_unicast_link_local() => 1,
-            _ => 2,
+        let rank = |gid: &Gid| match gid.kind() {
+            Kind::Ipv4 => 0,
+            Kind::Ipv6 => 1,
+            Kind::LinkLocal | Kind::None => 2,
         };
         let table = (0..MOST_GIDS).take_while(|index| self.0.join(format!("ports/{port}/gids/{index}")).exists());
         table.filter_map(gid).min_by_key(rank)
@@ -109,10 +121,14 @@ mod tests {
         with_files("ipv4", &TABLE, |folder| {
             let gid = folder.roce_v2(1).unwrap();
             assert_eq!((gid.index, gid.address.to_string().as_str()), (3, "::ffff:10.9.9.1"));
+            assert_eq!(gid.kind(), Kind::Ipv4);
             assert_eq!(folder.roce_v2(2), None);
         });
         let without_ipv4: Vec<_> = TABLE.into_iter().filter(|(_, text)| !text.contains("ffff:0a09")).collect();
         with_files("ipv6", &without_ipv4, |folder| assert_eq!(folder.roce_v2(1).map(|gid| gid.index), Some(1)));
+        with_files("local", &TABLE[..4], |folder| {
+            assert_eq!(folder.roce_v2(1).map(|gid| gid.kind()), Some(Kind::LinkLocal));
+        });
     }
 
     #[test]

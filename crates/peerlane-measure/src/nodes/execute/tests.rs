@@ -19,7 +19,7 @@ struct Mock {
 
 impl Mock {
     fn of(nodes: usize) -> Self {
-        let nic = Nic { name: "mlx5_0".to_owned(), rate: None, link_layer: None, memory: "host0".to_owned() };
+        let nic = Nic { name: "mlx5_0".to_owned(), memory: "host0".to_owned(), ..Nic::default() };
         let node = |n| Node { host: format!("node{n}"), nics: vec![nic.clone()], ..Node::default() };
         let nodes = (0..nodes).map(node).collect();
         Mock { nodes, lost: Vec::new(), time: 5.0, rounds: 0, dies: None, slow: None, corrupt: None }
