@@ -252,8 +252,8 @@ fn the_page_of_a_record_has_its_findings_and_every_node() {
     let machines = page["machines"].as_array().unwrap();
     assert_eq!(
         (machines.len(), page["tests"].as_array().unwrap().len()),
-        (16, 2 * 16),
-        "a column a node, of two kinds"
+        (16, 3 * 16),
+        "a column a node, of three kinds: what all reach together is none"
     );
     // a row sends, a column receives; of writes node3 is slow in both
     let writes = page["nodes"]["values"].as_array().unwrap().iter().position(|of| of["name"] == "verbs write").unwrap();

@@ -77,7 +77,7 @@ fn files(folder: &Path) {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
     write("slow.toml", &format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.8\n"));
-    write("slower.toml", &format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.91\n"));
+    write("weaker.toml", &format!("{system}\n[[faults]]\nfrom = \"GPU2\"\nto = \"GPU3\"\nfactor = 0.91\n"));
     write(
         "topo.txt",
         "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tPIX\tPIX\nGPU1\tPIX\t X \tPIX\nNIC0\tPIX\tPIX\t X \n\nNIC Legend:\n\n  NIC0: mlx5_acme_7\n",

@@ -60,8 +60,8 @@ fn run(view: &View) -> Vec<Raised> {
 
 /// The families of the steps that ran meanwhile.
 fn tests_of(run: &Run, counted: &Counted) -> BTreeSet<String> {
-    let steps = run.plan.steps().enumerate().filter(|(at, _)| counted.steps.contains(at));
-    steps.map(|(_, step)| step.test.to_string()).collect()
+    let cells = run.cells.iter().filter(|cell| counted.steps.contains(&cell.step));
+    cells.map(|cell| cell.test.to_string()).collect()
 }
 
 /// What so many errors of a counter mean; `None` where they are chance, or another rule's.
@@ -98,7 +98,11 @@ fn report(view: &View, part: Part, risen: Risen) -> Raised {
         format!("{of} {counter} +{by}{}", links.unwrap_or_default())
     });
     let counts: Vec<String> = counts.collect();
-    let tests = list(&distinct(risen.tests));
+    // the steps may be known and have no value
+    let tests = match distinct(risen.tests).as_slice() {
+        [] => String::new(),
+        tests => format!(" in {}", list(tests)),
+    };
     let (summary, expected, fix, confirm) = match part {
         Part::Memory => (
             format!("{shown} had errors of its memory during the run"),
@@ -140,7 +144,7 @@ fn report(view: &View, part: Part, risen: Risen) -> Raised {
     RULE.raise(Fault, risen.severity.unwrap_or(Warning), Likely)
         .summary(summary)
         .expected(expected)
-        .measured(format!("{} in {tests}", counts.join("; ")))
+        .measured(format!("{}{tests}", counts.join("; ")))
         .evidence(view.cite_run())
         .fix(fix)
         .confirm(confirm)

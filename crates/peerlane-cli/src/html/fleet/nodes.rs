@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use peerlane::action::Action;
 use peerlane::check::{Finding, Severity};
 use peerlane::matrix::Unit;
-use peerlane::nodes::{NodesRun, Probe, Transport};
+use peerlane::nodes::{NodesRun, Probe, Step, Transport};
 use peerlane::nodes_check::{Joined, NodesCheck, quantity};
 use peerlane::run::FlagKind;
 use peerlane::stats::Median;
@@ -98,8 +98,12 @@ pub(super) enum Way {
     Both,
 }
 
-/// A kind of value: what moves it and what is done.
-type Kind = (Transport, Probe);
+/// A kind of value: what moves it, what is done, and whether with GPU memory.
+type Kind = (Transport, Probe, bool);
+
+fn kind(step: &Step) -> Kind {
+    (step.transport, step.probe, step.is_of_gpus())
+}
 
 /// A cell with what it is compared with.
 struct Scored<'a> {
@@ -126,9 +130,11 @@ impl FleetPage {
     /// Of a record between nodes.
     pub(super) fn of_nodes(run: &NodesRun, joined: &[Joined], check: &NodesCheck, file: &str) -> FleetPage {
         let kinds: Vec<Kind> = {
-            let mut kinds: Vec<Kind> = joined.iter().map(|j| (j.cell.step.transport, j.cell.step.probe)).collect();
+            // what many nodes reach together is no value between two
+            let steps = joined.iter().map(|j| &j.cell.step).filter(|step| !step.is_among_many());
+            let mut kinds: Vec<Kind> = steps.map(kind).collect();
             // what RDMA delivers is what most came for, and rates before latencies
-            kinds.sort_by_key(|(transport, probe)| (std::cmp::Reverse(*transport), *probe));
+            kinds.sort_by_key(|(transport, probe, gpus)| (std::cmp::Reverse(*transport), *probe, *gpus));
             kinds.dedup();
             kinds
         };
@@ -175,10 +181,10 @@ fn scored<'a>(joined: &'a [Joined<'a>]) -> Vec<Scored<'a>> {
     type Peers<'a> = (Kind, bool, Option<&'a str>);
     fn peers<'a>(j: &Joined<'a>) -> Peers<'a> {
         let step = &j.cell.step;
-        ((step.transport, step.probe), step.is_loopback(), step.from.nic.as_deref())
+        (kind(step), step.is_loopback(), step.from.nic.as_deref())
     }
     let mut all: BTreeMap<Peers, Vec<f64>> = BTreeMap::new();
-    for one in joined {
+    for one in joined.iter().filter(|one| !one.cell.step.is_among_many()) {
         all.entry(peers(one)).or_default().extend(one.cell.value());
     }
     // one value is no peer of itself
@@ -229,14 +235,16 @@ fn places(one: &Scored) -> Vec<(usize, usize, Option<Way>)> {
     }
 }
 
-/// Index of a cell's kind.
-fn kind_of(kinds: &[Kind], one: &Scored) -> usize {
-    let step = &one.joined.cell.step;
-    kinds.iter().position(|kind| *kind == (step.transport, step.probe)).unwrap_or(0)
+/// Index of a cell's kind, and its score; none of what is not between two nodes, and where there is nothing to compare with.
+fn kind_and_score(kinds: &[Kind], one: &Scored) -> Option<(usize, f64)> {
+    let own = kind(&one.joined.cell.step);
+    kinds.iter().position(|kind| *kind == own).zip(one.score)
 }
 
-fn named((transport, probe): Kind) -> String {
-    format!("{transport} {probe}")
+fn named((transport, probe, gpus): Kind) -> String {
+    // NCCL moves nothing else
+    let memory = if gpus && transport != Transport::Nccl { ", GPU memory" } else { "" };
+    format!("{transport} {probe}{memory}")
 }
 
 /// A column a node that receives.
@@ -253,8 +261,7 @@ fn matrix(run: &NodesRun, kinds: &[Kind], scored: &[Scored]) -> Vec<Column> {
         .map(|(values, kind, node)| column(values, kind, node))
         .collect();
     for one in scored {
-        let Some(score) = one.score else { continue };
-        let kind = kind_of(kinds, one);
+        let Some((kind, score)) = kind_and_score(kinds, one) else { continue };
         // what is received is in the sender's row
         for (row, partner, _) in places(one).into_iter().filter(|(_, _, way)| *way != Some(Way::In)) {
             if let Some(column) = columns.get_mut(kind * n + partner) {
@@ -272,8 +279,7 @@ fn distances(run: &NodesRun, kinds: &[Kind], scored: &[Scored]) -> Vec<Column> {
     type Rows = BTreeMap<usize, BTreeMap<usize, Vec<f64>>>;
     let mut found: BTreeMap<(usize, Option<Way>), Rows> = BTreeMap::new();
     for one in scored.iter().filter(|one| !one.joined.cell.again) {
-        let Some(score) = one.score else { continue };
-        let kind = kind_of(kinds, one);
+        let Some((kind, score)) = kind_and_score(kinds, one) else { continue };
         for (row, partner, way) in places(one) {
             let on = if way == Some(Way::In) { row + n - partner } else { partner + n - row } % n;
             found.entry((kind, way)).or_default().entry(row).or_default().entry(on).or_default().push(score);
@@ -322,9 +328,9 @@ fn words(way: Option<Way>) -> &'static str {
 fn usual(kinds: &[Kind], scored: &[Scored]) -> HashMap<usize, f64> {
     let mut all: HashMap<(usize, usize, Option<Way>), Vec<f64>> = HashMap::new();
     for one in scored {
-        let Some(score) = one.score else { continue };
+        let Some((kind, score)) = kind_and_score(kinds, one) else { continue };
         for (row, _, way) in places(one) {
-            all.entry((row, kind_of(kinds, one), way)).or_default().push(score);
+            all.entry((row, kind, way)).or_default().push(score);
         }
     }
     let mut lowest: HashMap<usize, f64> = HashMap::new();
@@ -410,19 +416,16 @@ fn finding(run: &NodesRun, of: &Finding, file: &str) -> OutlierView {
 }
 
 /// What values of a kind there are.
-fn values(kind: Kind, scored: &[Scored]) -> ValuesView {
-    let across = |one: &&Scored| {
-        let step = &one.joined.cell.step;
-        (step.transport, step.probe) == kind && !step.is_loopback()
-    };
+fn values(of: Kind, scored: &[Scored]) -> ValuesView {
+    let across = |one: &&Scored| kind(&one.joined.cell.step) == of && !one.joined.cell.step.is_loopback();
     let mine: Vec<&Scored> = scored.iter().filter(across).collect();
     let mut all: Vec<f64> = mine.iter().filter_map(|one| one.joined.cell.value()).collect();
-    let latency = kind.1 == Probe::Latency;
+    let latency = of.1 == Probe::Latency;
     all.sort_by(|a, b| if latency { b.total_cmp(a) } else { a.total_cmp(b) });
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(latency, value));
     let expected = mine.iter().filter(|one| one.joined.expected.is_some()).count();
     ValuesView {
-        name: named(kind),
+        name: named(of),
         of: match expected {
             0 => "the median of all",
             all if all == mine.len() => "what is expected",
@@ -452,7 +455,7 @@ fn pairs(run: &NodesRun, scored: &[Scored]) -> (Vec<PairView>, usize) {
         Some(PairView {
             from: end(&step.from),
             to: if step.is_loopback() { "itself".to_owned() } else { end(&step.to) },
-            what: named((step.transport, step.probe)),
+            what: named(kind(step)),
             measured: cell.value().map_or_else(why, shown),
             against: one.against.map_or_else(|| "–".to_owned(), shown),
             score: per_mille(*score as f32)?,
