@@ -129,16 +129,22 @@ pub(crate) fn nodes_page(
 impl FleetPage {
     /// Of a record between nodes.
     pub(super) fn of_nodes(run: &NodesRun, joined: &[Joined], check: &NodesCheck, file: &str) -> FleetPage {
+        let scored = scored(joined);
         let kinds: Vec<Kind> = {
             // what many nodes reach together is no value between two
             let steps = joined.iter().map(|j| &j.cell.step).filter(|step| !step.is_among_many());
             let mut kinds: Vec<Kind> = steps.map(kind).collect();
+            let has_scores =
+                |of: &Kind| scored.iter().any(|one| one.score.is_some() && kind(&one.joined.cell.step) == *of);
             // what RDMA delivers is what most came for, and rates before latencies
-            kinds.sort_by_key(|(transport, probe, gpus)| (std::cmp::Reverse(*transport), *probe, *gpus));
+            let order =
+                |of: Transport| [Transport::Verbs, Transport::Nccl, Transport::Tcp].iter().position(|t| *t == of);
+            kinds.sort_by_key(|(transport, probe, gpus)| (order(*transport), *probe, *gpus));
             kinds.dedup();
+            // the map begins with the first, and one without scores is empty
+            kinds.sort_by_key(|of| !has_scores(of));
             kinds
         };
-        let scored = scored(joined);
         let n = run.nodes.len();
         let columns = if n <= MATRIX || (run.plan.all_pairs && n <= MOST) {
             matrix(run, &kinds, &scored)
