@@ -67,12 +67,8 @@ fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
     if !matches!(step.probe, Probe::Write | Probe::Read | Probe::Send) {
         return None;
     }
-    let by_ends = ends.rate(step);
-    let (ports, ends) = match by_ends {
-        Some((rate, why)) => (of_ports(run, step), Some((rate.bytes_per_second(), why.to_owned()))),
-        None => (of_ports(run, step), None),
-    };
-    let (value, bound_by) = match (ports, ends) {
+    let ends = ends.rate(step).map(|(rate, why)| (rate.bytes_per_second(), why.to_owned()));
+    let (value, bound_by) = match (of_ports(run, step), ends) {
         (Some(ports), Some((rate, why))) if rate < ports => (rate, Some(why)),
         (Some(ports), Some(_)) => (ports, Some(PORTS.to_owned())),
         (Some(ports), None) => (ports, None),

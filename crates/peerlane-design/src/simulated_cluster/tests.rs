@@ -7,13 +7,13 @@ fn cluster() -> Cluster {
     with_latencies_of_adapters(embedded("hgx-h200-x32").unwrap().unwrap())
 }
 
-/// What is measured on the cluster with some faults.
-fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
+/// What one transport measures on the cluster with some faults.
+fn by(transport: Transport, cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
     let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
     let mut network = SimulatedCluster::new(cluster, faults, 1).unwrap();
     let plan = NodePlan::of(network.nodes(), &Wanted::default(), Method::default()).unwrap();
     assert_eq!(plan.transports, [Transport::Tcp, Transport::Verbs, Transport::Nccl]);
-    let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
+    let wanted = Wanted { transports: vec![transport], ..Wanted::default() };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
     let mut cells = Vec::new();
     let complete = execute(&mut network, &plan, Vec::new(), &mut |event| {
@@ -26,21 +26,12 @@ fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
     (cells, network.lost)
 }
 
-/// What NCCL reaches on the cluster with some faults.
+fn measured(cluster: &Cluster, faults: &str) -> (Vec<Cell>, Vec<Lost>) {
+    by(Transport::Verbs, cluster, faults)
+}
+
 fn by_nccl(cluster: &Cluster, faults: &str) -> Vec<Cell> {
-    let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
-    let mut network = SimulatedCluster::new(cluster, faults, 1).unwrap();
-    let wanted = Wanted { transports: vec![Transport::Nccl], ..Wanted::default() };
-    let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
-    let mut cells = Vec::new();
-    let complete = execute(&mut network, &plan, Vec::new(), &mut |event| {
-        if let Event::Cells(new) = event {
-            cells.extend(new);
-        }
-        true
-    });
-    assert!(complete && network.now().seconds() <= plan.bound.seconds());
-    cells
+    by(Transport::Nccl, cluster, faults).0
 }
 
 #[test]

@@ -208,10 +208,14 @@ impl NodePlan {
         self.nccl.filter(|_| is_nccl(steps)).map_or(self.method, |nccl| nccl.method)
     }
 
+    /// The longest that a round of any kind takes, whatever happens.
+    pub fn longest_round(&self) -> Seconds {
+        self.nccl.map_or(self.method, |nccl| nccl.method).longest()
+    }
+
     /// The time that hung rounds may take.
     fn hung(&self) -> f64 {
-        let method = self.nccl.map_or(self.method, |nccl| nccl.method);
-        (1.0 + LOSSES) * method.longest().seconds()
+        (1.0 + LOSSES) * self.longest_round().seconds()
     }
 
     /// Rounds, suspects' included where `again`: those of NCCL, and the others.

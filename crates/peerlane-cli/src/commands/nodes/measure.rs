@@ -121,8 +121,7 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
     out.flush()?;
     if !run.complete {
         // a round that could end too late is not begun
-        let longest = run.plan.nccl.map_or(run.plan.method, |nccl| nccl.method).longest();
-        let over = run.wall.seconds() + longest.seconds() > run.plan.bound.seconds();
+        let over = run.wall.seconds() + run.plan.longest_round().seconds() > run.plan.bound.seconds();
         let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
         crate::say(&format!("not all steps are measured{over}{resume}"));
