@@ -21,7 +21,7 @@ use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{Gid, Nic, Probe, Step};
 use peerlane_measure::run::FlagKind;
 
-use crate::transport::Side;
+use crate::transport::{Side, taken};
 use address::MOST_QUEUE_PAIRS;
 use endpoint::{Endpoint, Kind, Wanted};
 use raw::Context;
@@ -365,13 +365,12 @@ impl Side for Verbs {
 
     fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
         let time = Duration::from_secs_f64(time.seconds().clamp(0.0, 3600.0));
-        if self.probe == Probe::Latency {
-            let samples = (0..n).map(|_| self.latency(time)).collect::<Result<_, _>>()?;
-            self.endpoint.drain(self.patience).map_err(|why| self.failed(why))?;
-            return Ok(samples);
-        }
-        self.start()?;
-        let samples = (0..n).map(|_| self.rate(time)).collect::<Result<_, _>>()?;
+        let samples = if self.probe == Probe::Latency {
+            taken(n, self.patience, || self.latency(time))?
+        } else {
+            self.start()?;
+            taken(n, self.patience, || self.rate(time))?
+        };
         self.endpoint.drain(self.patience).map_err(|why| self.failed(why))?;
         Ok(samples)
     }
