@@ -4,10 +4,14 @@
 //! Steps of one round share the network: a round is one problem, solved as everything else is. Nodes measure between
 //! host memories by verbs, and between GPUs by NCCL.
 
+mod far;
 mod fault;
 mod nccl;
 
+pub use far::gpu_rate;
 pub use fault::{ClusterFault, FAULTS, NoFault, Part};
+
+use far::FarNic;
 
 use std::collections::HashMap;
 
@@ -244,6 +248,7 @@ pub struct SimulatedCluster<'a> {
     predictor: Predictor<'a>,
     nodes: Vec<Node>,
     faults: Vec<ClusterFault>,
+    far: Vec<FarNic>,
     lost: Vec<Lost>,
     rounds: usize,
     time: f64,
@@ -257,9 +262,24 @@ impl<'a> SimulatedCluster<'a> {
     /// Where a fault names what the cluster lacks.
     pub fn new(cluster: &'a Cluster, faults: Vec<ClusterFault>, seed: u64) -> Result<Self, String> {
         faults.iter().try_for_each(|fault| fault.fits(cluster))?;
-        let nodes = nodes(cluster).map_err(|e| e.to_string())?;
+        let mut nodes = nodes(cluster).map_err(|e| e.to_string())?;
+        let moved = |fault: &ClusterFault| match fault {
+            ClusterFault::FarNic(node, nic) => Some(FarNic::of(cluster, *node, nic).map_err(|e| format!("{fault}: {e}"))),
+            _ => None,
+        };
+        let far: Vec<FarNic> = faults.iter().filter_map(moved).collect::<Result<_, _>>()?;
+        for FarNic { node, nic, system, .. } in &far {
+            let Some(node) = nodes.get_mut(*node) else { continue };
+            if node.system.replace(system.clone()).is_some() {
+                return Err(format!("far-nic: {} has one already", node.host));
+            }
+            // the memory that is nearest now
+            let moved = node.nics.iter_mut().filter(|own| own.name == *nic);
+            moved.for_each(|own| own.memory = "host".to_owned());
+        }
         let predictor = Predictor::new(cluster);
-        let mut simulated = SimulatedCluster { predictor, nodes, faults, lost: Vec::new(), rounds: 0, time: 0.0, seed };
+        let (lost, rounds, time) = (Vec::new(), 0, 0.0);
+        let mut simulated = SimulatedCluster { predictor, nodes, faults, far, lost, rounds, time, seed };
         simulated.switches_exist()?;
         Ok(simulated)
     }
@@ -344,9 +364,9 @@ impl Network for SimulatedCluster<'_> {
                 self.time += method.patience.seconds();
             }
         }
-        let faults = &self.faults;
+        let (faults, far) = (&self.faults, &self.far);
         let share = Share {
-            of_step: &|step| left_to(faults, step),
+            of_step: &|step| far.iter().map(|nic| nic.left_to(step)).fold(left_to(faults, step), f64::min),
             of_resource: &|resource, router| share_of(faults, &router.name(resource)),
         };
         let predicted = self.predictor.solved(&steps.iter().collect::<Vec<_>>(), &share);

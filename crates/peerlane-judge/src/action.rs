@@ -78,7 +78,7 @@ const ACTIONS: [(&str, Action, Action); 77] = [
     ("unexplained-value", Monitor, Monitor),
     ("p2p-slower-than-staged", Isolate, Isolate),
     ("crosses-sockets", Monitor, Monitor),
-    ("gpu-nic-apart", Monitor, Monitor),
+    ("gpu-nic-apart", Isolate, Monitor),
     ("gpu-device-apart", Monitor, Monitor),
     ("acs-redirect", Isolate, Monitor),
     ("half-duplex", Isolate, Isolate),

@@ -5,6 +5,7 @@
 //! words, its fix, and what its loopback tells.
 
 mod against;
+mod apart;
 mod findings;
 mod narrow;
 mod one_way;
@@ -150,7 +151,9 @@ pub fn judge(
 ) -> NodesCheck {
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
-    findings.extend(slow::slow(run, joined, "as others reach"));
+    let apart = apart::apart(run, joined, ends.machines());
+    findings.extend(slow::slow(run, joined, "as others reach", &apart.explained));
+    findings.extend(apart.findings);
     findings.extend(narrow::narrow(run, ends));
     findings.extend(settings::settings(run));
     findings.extend(one_way::one_way(run, joined));

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::{Failure, Verdict};
 use crate::run::SourceText;
+use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
@@ -240,6 +241,9 @@ pub struct Node {
     /// What the machine printed about itself, from which it can be rebuilt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<SourceText>,
+    /// Of a node of a simulated cluster that is built otherwise than the others, its system file.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lines_if_any")]
+    pub system: Option<String>,
     /// What was missing or unusual, in sentences: why there are no verbs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -35,12 +35,14 @@ pub enum ClusterFault {
     LostNode(usize, usize),
     /// What a node or a NIC receives is changed: `corrupt:node7`.
     Corrupt(Part),
+    /// A NIC sits in a slot far from the GPUs that it serves: `far-nic:node7/mlx5_3`.
+    FarNic(usize, String),
 }
 
 /// What may be written for a fault.
 pub const FAULTS: &str = "slow-node:NODE:SHARE, slow-nic:NODE/NIC:SHARE, slow-cable:NODE/NIC:SHARE, one-way:NODE[/NIC]:SHARE, \
-    slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS] or \
-    corrupt:NODE[/NIC]";
+    slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS], \
+    corrupt:NODE[/NIC] or far-nic:NODE/NIC";
 
 /// Rounds that a lost node answers where no number is given.
 const ROUNDS: usize = 5;
@@ -102,7 +104,8 @@ impl FromStr for ClusterFault {
                 Ok(Self::LostNode(number(at)?, rounds?))
             }
             "corrupt" if amount.is_none() => part().map(Self::Corrupt),
-            "corrupt" => Err(refuse("corrupt has no share".to_owned())),
+            "far-nic" if amount.is_none() => nic().map(|(node, nic)| Self::FarNic(node, nic)),
+            "corrupt" | "far-nic" => Err(refuse(format!("{kind} has no share"))),
             _ => Err(refuse("no such fault".to_owned())),
         }
     }
@@ -120,6 +123,7 @@ impl fmt::Display for ClusterFault {
             Self::SlowLink(a, b, share) => write!(f, "slow-link:{a}-{b}:{share}"),
             Self::LostNode(node, rounds) => write!(f, "lost-node:node{node}:{rounds}"),
             Self::Corrupt(part) => write!(f, "corrupt:{part}"),
+            Self::FarNic(node, nic) => write!(f, "far-nic:node{node}/{nic}"),
         }
     }
 }
@@ -138,7 +142,9 @@ impl ClusterFault {
     pub(super) fn fits(&self, cluster: &Cluster) -> Result<(), String> {
         let (nodes, nics): (Vec<usize>, Vec<&str>) = match self {
             Self::SlowNode(node, _) | Self::LostNode(node, _) => (vec![*node], vec![]),
-            Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) => (vec![*node], vec![nic]),
+            Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) | Self::FarNic(node, nic) => {
+                (vec![*node], vec![nic])
+            }
             Self::OneWay(part, _) | Self::Corrupt(part) => match part {
                 Part::Node(node) => (vec![*node], vec![]),
                 Part::Nic(node, nic) => (vec![*node], vec![nic]),
@@ -172,7 +178,7 @@ mod tests {
     fn what_is_written_comes_back() {
         let all = "slow-node:node7:0.5 slow-nic:node7/mlx5_3:0.5 slow-cable:node7/mlx5_3:0.25 one-way:node7:0.3 \
                    one-way:node7/mlx5_0:0.3 slow-path:node1-node2:0.5 slow-switch:leaf3:0.5 slow-link:leaf3-spine1:0.5 \
-                   lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1";
+                   lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1 far-nic:node3/mlx5_1";
         for text in all.split_whitespace() {
             assert_eq!(text.parse::<ClusterFault>().unwrap().to_string(), text);
         }
@@ -194,6 +200,8 @@ mod tests {
             "slow-nic:node7:0.5",
             "slow-path:node1:0.5",
             "corrupt:node1:0.5",
+            "far-nic:node1",
+            "far-nic:node1/mlx5_0:0.5",
             "lost-node:node1:x",
             "slow-node:node7:0.5:1",
         ] {
