@@ -29,7 +29,6 @@ pub fn machine_of(node: &Node) -> Option<Machine> {
     if node.evidence.is_empty() { None } else { machine_of_texts(&node.evidence, &node.host) }
 }
 
-
 /// The machines that a record is of, in its order: that of a simulated cluster's nodes and of those that differ from it, or of real
 /// nodes those that described themselves, by their host names.
 ///

@@ -300,3 +300,80 @@ fn gpus_that_share_their_near_nics_differ_from_nobody() {
     alike.nodes.iter_mut().for_each(|node| node.system.clone_from(&system));
     assert_eq!(apart(&alike), 0);
 }
+
+#[test]
+fn lost_packets_are_named_by_direction_and_end() {
+    let cluster = hgx();
+    for (fault, subject, words) in [
+        ("loses-in:node7/mlx5_3:100", "node7/mlx5_3", "packets are lost on their way to it"),
+        ("loses-out:node7/mlx5_3:100", "node7/mlx5_3", "packets that it sends are lost"),
+    ] {
+        let findings = found(&cluster, fault);
+        let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+        assert!(only.rule == "packet-loss" && only.summary.contains(words), "{only:#?}");
+        assert_eq!(only.subjects, Subject::nodes_of([subject]));
+        let counter = if fault.contains("-in") { "port-out-of-sequence +" } else { "port-sequence-nak +" };
+        assert!(only.measured.contains(counter), "{only:#?}");
+    }
+    let both = found(&cluster, "loses-in:node7/mlx5_3:100 loses-out:node9/mlx5_3:100");
+    let of: Vec<String> = both.iter().map(|f| f.subjects[0].to_string()).collect();
+    assert_eq!(of, ["node7/mlx5_3", "node9/mlx5_3"], "{both:#?}");
+    // what is slow for it is one finding, with the counters
+    let slow = found(&cluster, "loses-out:node7/mlx5_3:100 one-way:node7/mlx5_3:0.5");
+    let [only] = &slow[..] else { panic!("{slow:#?}") };
+    assert!(only.rule == "slow-nic" && only.measured.contains("packets that it sends are lost"), "{only:#?}");
+    assert_eq!(found(&cluster, "loses-out:node7/mlx5_3:1"), [], "a few packets are chance");
+}
+
+#[test]
+fn of_two_nodes_packets_are_lost_one_way() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let findings = found(&cluster, "loses-out:node1/mlx5_0:100");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "one way, from node1/mlx5_0 to node0/mlx5_0, packets are lost");
+}
+
+#[test]
+fn errors_of_a_link_are_those_of_what_arrives() {
+    use peerlane_machine::counter::ErrorCounter;
+    use peerlane_measure::nodes::PortErrors;
+    use peerlane_measure::run::Rise;
+    let cluster = hgx();
+    let mut run = measured(&cluster, Vec::new(), 3);
+    let rise = |counter, by| Rise { counter, of: "mlx5_2/1".to_owned(), link: None, by };
+    let with = |run: &mut NodesRun, errors| {
+        run.ports = vec![PortErrors { node: 4, ports: vec!["mlx5_2/1".to_owned()], errors }]
+    };
+    with(&mut run, vec![rise(ErrorCounter::PortSymbol, 12), rise(ErrorCounter::PortAckTimeout, 3)]);
+    assert_eq!(verdict_on(&run, Some(&cluster)).findings, []);
+    with(&mut run, vec![rise(ErrorCounter::PortSymbol, 1200)]);
+    let findings = verdict_on(&run, Some(&cluster)).findings;
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "node4/mlx5_2: what arrives there has errors of the link");
+    assert!(only.measured.ends_with("node4/mlx5_2 port-symbol +1200"), "{only:#?}");
+}
+
+#[test]
+fn nccl_is_compared_with_verbs_on_the_same_pairs() {
+    let cluster = hgx();
+    let findings = found_by_both(&cluster, "no-gpudirect:node7:0.4");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert!(only.rule == "nccl-below-verbs" && only.summary.starts_with("node7: NCCL reaches "), "{only:#?}");
+    assert!(only.measured.contains(": NCCL ") && only.measured.contains(" from host memory by node"), "{only:#?}");
+    let all: Vec<String> = (0..32).map(|node| format!("no-gpudirect:node{node}:0.4")).collect();
+    let findings = found_by_both(&cluster, &all.join(" "));
+    assert_eq!(
+        findings.first().map(|f| (f.rule.as_str(), f.summary.starts_with("all nodes: "))),
+        Some(("nccl-below-verbs", true))
+    );
+    // a slow NIC is no matter of NCCL, whichever it is
+    for fault in
+        ["slow-nic:node7/mlx5_0:0.4", "slow-cable:node7/mlx5_1:0.4", "slow-node:node7:0.3", "slow-path:node4-node5:0.4"]
+    {
+        let findings = found_by_both(&cluster, fault);
+        assert!(!findings.iter().any(|f| f.rule == "nccl-below-verbs"), "{fault}: {findings:#?}");
+    }
+    let run = measured_by(vec![Transport::Verbs, Transport::Nccl], &cluster, Vec::new(), 3);
+    let same = verdict_on(&run, Some(&cluster)).same_pairs.unwrap();
+    assert!(same.pairs > 100 && (0.7..1.2).contains(&same.median), "{same:?}");
+}
