@@ -2,6 +2,7 @@
 //! whose links carry what was measured.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use crate::cluster::network::Shape;
 use crate::cluster::{Cluster, ClusterError, Network};
@@ -14,24 +15,28 @@ use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport}
 use peerlane_measure::run::machine_of_texts;
 use peerlane_model::model::Model;
 use peerlane_model::model::rdma::{self, Message, Method, NicDirection, between, nic_path};
-use peerlane_read::catalogue::Parts;
+use peerlane_read::catalogue::{Parts, read_system};
 
 /// Host names in a sentence.
 const FEW: usize = 8;
 
-/// The machine of a node, from what it printed about itself.
+/// The machine of a node, from what it printed about itself; of a simulated one that is not like the others, from its system file.
 pub fn machine_of(node: &Node) -> Option<Machine> {
+    if let Some(system) = &node.system {
+        let name = node.host.clone();
+        return read_system(system, &node.host).ok().map(|machine| Machine { name, ..machine });
+    }
     if node.evidence.is_empty() { None } else { machine_of_texts(&node.evidence, &node.host) }
 }
 
-/// The machines that a record is of, in its order: that of a simulated cluster's nodes, or of real nodes those that described
-/// themselves, by their host names.
+/// The machines that a record is of, in its order: that of a simulated cluster's nodes and of those that differ from it, or of real
+/// nodes those that described themselves, by their host names.
 ///
 /// # Errors
 /// Where a simulated cluster cannot be read again.
 pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
     match of_record(run) {
-        Some(cluster) => Ok(vec![cluster?.node]),
+        Some(cluster) => Ok([cluster?.node].into_iter().chain(run.nodes.iter().filter_map(machine_of)).collect()),
         None => Ok(run.nodes.iter().filter_map(machine_of).collect()),
     }
 }
@@ -47,21 +52,27 @@ pub struct EndRates {
     pub back: Option<(Rate, String)>,
 }
 
-/// What the ends of a record's paths carry, of nodes that described themselves.
+/// What is known of a record's nodes: their machines, and what the ends of paths carry, of nodes that described themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
+    machines: Vec<Option<Arc<Machine>>>,
     known: HashMap<(usize, String), EndRates>,
 }
 
 impl Ends {
-    /// Of all NICs of all nodes. Widths and speeds that no source states are not assumed.
-    pub fn of(run: &NodesRun) -> Self {
+    /// Of all NICs of all nodes. Widths and speeds that no source states are not assumed. `cluster` is the one that was simulated, whose
+    /// nodes are alike but for those with a system file of their own.
+    pub fn of(run: &NodesRun, cluster: Option<&Cluster>) -> Self {
+        let alike = cluster.map(|cluster| Arc::new(cluster.node.clone()));
+        let own = |node| machine_of(node).map(Arc::new).or_else(|| alike.clone());
+        let machines: Vec<Option<Arc<Machine>>> = run.nodes.iter().map(own).collect();
         let mut known = HashMap::new();
-        for (at, node) in run.nodes.iter().enumerate() {
-            let Some(machine) = machine_of(node) else { continue };
-            let model = Model::new(&machine, Parts::embedded());
+        let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
+        for (at, node) in run.nodes.iter().enumerate().filter(described) {
+            let Some(machine) = &machines[at] else { continue };
+            let model = Model::new(machine, Parts::embedded());
             for nic in &node.nics {
-                let Some([memory, id]) = place(&machine, &nic.name, &nic.memory) else { continue };
+                let Some([memory, id]) = place(machine, &nic.name, &nic.memory) else { continue };
                 let end =
                     |way| nic_path(&model, memory, id, way, Method::Host).map(|path| (path.rate, path.bottleneck));
                 let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) else {
@@ -71,7 +82,12 @@ impl Ends {
                 known.insert((at, nic.name.clone()), EndRates { out, into, back });
             }
         }
-        Ends { known }
+        Ends { machines, known }
+    }
+
+    /// The machine of each node, where it is known; nodes that are alike share one.
+    pub fn machines(&self) -> &[Option<Arc<Machine>>] {
+        &self.machines
     }
 
     /// One end.

@@ -4,14 +4,19 @@
 //! Steps of one round share the network: a round is one problem, solved as everything else is. Nodes measure between
 //! host memories by verbs, and between GPUs by NCCL.
 
+mod far;
 mod fault;
 mod nccl;
 
+pub use far::gpu_rate;
 pub use fault::{ClusterFault, FAULTS, NoFault, Part};
 
-use std::collections::HashMap;
+use far::FarNic;
+
+use std::collections::{BTreeMap, HashMap};
 
 use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via, read_cluster};
+use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fault::NOISE;
 use peerlane_machine::machine::Machine;
@@ -20,9 +25,9 @@ use peerlane_machine::random::Random;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{
-    Lost, Method, Network, Nic, Node, NodeGpu, NodePlan, NodesRun, Probe, Samples, Step, Transport, Wanted,
+    Lost, Method, Network, Nic, Node, NodeGpu, NodePlan, NodesRun, PortErrors, Probe, Samples, Step, Transport, Wanted,
 };
-use peerlane_measure::run::FlagKind;
+use peerlane_measure::run::{FlagKind, Rise};
 use peerlane_model::model::Model;
 use peerlane_model::solve::{Problem, Resource};
 use peerlane_read::catalogue::{self, Parts};
@@ -244,7 +249,10 @@ pub struct SimulatedCluster<'a> {
     predictor: Predictor<'a>,
     nodes: Vec<Node>,
     faults: Vec<ClusterFault>,
+    far: Vec<FarNic>,
     lost: Vec<Lost>,
+    /// Packets that ports missed, by node, NIC and counter.
+    missed: BTreeMap<(usize, String, ErrorCounter), u64>,
     rounds: usize,
     time: f64,
     seed: u64,
@@ -257,9 +265,26 @@ impl<'a> SimulatedCluster<'a> {
     /// Where a fault names what the cluster lacks.
     pub fn new(cluster: &'a Cluster, faults: Vec<ClusterFault>, seed: u64) -> Result<Self, String> {
         faults.iter().try_for_each(|fault| fault.fits(cluster))?;
-        let nodes = nodes(cluster).map_err(|e| e.to_string())?;
+        let mut nodes = nodes(cluster).map_err(|e| e.to_string())?;
+        let moved = |fault: &ClusterFault| match fault {
+            ClusterFault::FarNic(node, nic) => {
+                Some(FarNic::of(cluster, *node, nic).map_err(|e| format!("{fault}: {e}")))
+            }
+            _ => None,
+        };
+        let far: Vec<FarNic> = faults.iter().filter_map(moved).collect::<Result<_, _>>()?;
+        for FarNic { node, nic, system, .. } in &far {
+            let Some(node) = nodes.get_mut(*node) else { continue };
+            if node.system.replace(system.clone()).is_some() {
+                return Err(format!("far-nic: {} has one already", node.host));
+            }
+            // the memory that is nearest now
+            let moved = node.nics.iter_mut().filter(|own| own.name == *nic);
+            moved.for_each(|own| own.memory = "host".to_owned());
+        }
         let predictor = Predictor::new(cluster);
-        let mut simulated = SimulatedCluster { predictor, nodes, faults, lost: Vec::new(), rounds: 0, time: 0.0, seed };
+        let (lost, missed, rounds, time) = (Vec::new(), BTreeMap::new(), 0, 0.0);
+        let mut simulated = SimulatedCluster { predictor, nodes, faults, far, lost, missed, rounds, time, seed };
         simulated.switches_exist()?;
         Ok(simulated)
     }
@@ -305,6 +330,8 @@ fn left_to(faults: &[ClusterFault], step: &Step) -> f64 {
         ClusterFault::SlowCable(node, name, left) if has(*node) && nic(name) && !step.is_loopback() => *left,
         ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => *left,
         ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
+        // verbs measure with host memory
+        ClusterFault::NoGpuDirect(node, left) if has(*node) && step.is_of_gpus() => *left,
         _ => 1.0,
     };
     faults.iter().map(left).product()
@@ -316,6 +343,26 @@ fn is(part: &Part, at: usize, nic: &Option<String>) -> bool {
         Part::Node(node) => *node == at,
         Part::Nic(node, name) => *node == at && nic.as_ref() == Some(name),
     }
+}
+
+/// Packets of a step that are lost, as the ports at both ends count them.
+fn missed(faults: &[ClusterFault], step: &Step) -> Vec<(usize, String, ErrorCounter, u64)> {
+    if step.transport != Transport::Verbs || step.probe == Probe::Latency || step.is_loopback() {
+        return Vec::new();
+    }
+    let (Some(from), Some(to)) = (&step.from.nic, &step.to.nic) else { return Vec::new() };
+    let packets = faults.iter().filter_map(|fault| match fault {
+        ClusterFault::LosesOut(node, nic, packets) if (*node, nic) == (step.from.node, from) => Some(*packets),
+        ClusterFault::LosesIn(node, nic, packets) if (*node, nic) == (step.to.node, to) => Some(*packets),
+        _ => None,
+    });
+    let counted = packets.flat_map(|packets| {
+        [
+            (step.from.node, from.clone(), ErrorCounter::PortSequenceNak, packets),
+            (step.to.node, to.clone(), ErrorCounter::PortOutOfSequence, packets),
+        ]
+    });
+    counted.collect()
 }
 
 /// What is left of a channel's capacity.
@@ -344,12 +391,17 @@ impl Network for SimulatedCluster<'_> {
                 self.time += method.patience.seconds();
             }
         }
-        let faults = &self.faults;
+        let (faults, far) = (&self.faults, &self.far);
         let share = Share {
-            of_step: &|step| left_to(faults, step),
+            of_step: &|step| far.iter().map(|nic| nic.left_to(step)).fold(left_to(faults, step), f64::min),
             of_resource: &|resource, router| share_of(faults, &router.name(resource)),
         };
         let predicted = self.predictor.solved(&steps.iter().collect::<Vec<_>>(), &share);
+        for step in steps {
+            for (node, nic, counter, packets) in missed(&self.faults, step) {
+                *self.missed.entry((node, nic, counter)).or_default() += packets;
+            }
+        }
         let answer = |(step, predicted): (&Step, Option<Prediction>)| {
             if let Some(lost) = self.lost.iter().find(|l| step.nodes().any(|node| node == l.node)) {
                 return Err(Failure::new(FlagKind::Hung, format!("node{}: {}", lost.node, lost.why)));
@@ -386,6 +438,19 @@ impl Network for SimulatedCluster<'_> {
 
     fn now(&mut self) -> Seconds {
         Seconds::new(self.time)
+    }
+
+    fn port_errors(&mut self, _within: Seconds) -> Vec<PortErrors> {
+        let mut all: BTreeMap<usize, PortErrors> = BTreeMap::new();
+        for ((node, nic, counter), by) in std::mem::take(&mut self.missed) {
+            let own = all.entry(node).or_insert_with(|| PortErrors {
+                node,
+                ports: self.nodes[node].nics.iter().map(|nic| format!("{}/1", nic.name)).collect(),
+                errors: Vec::new(),
+            });
+            own.errors.push(Rise { counter, of: format!("{nic}/1"), link: None, by });
+        }
+        all.into_values().collect()
     }
 }
 

@@ -16,17 +16,23 @@ const AER: [(&str, ErrorCounter); 3] = [
     ("aer_dev_fatal", ErrorCounter::AerFatal),
 ];
 
-/// The counters of a port (Documentation/ABI/stable/sysfs-class-infiniband), and of EFA's hardware.
-const PORT: [(&str, ErrorCounter); 6] = [
+/// The counters of a port (Documentation/ABI/stable/sysfs-class-infiniband), and of hardware: EFA, mlx5, and soft-RoCE (rxe).
+const PORT: [(&str, ErrorCounter); 12] = [
     ("counters/symbol_error", ErrorCounter::PortSymbol),
     ("counters/link_error_recovery", ErrorCounter::PortRecovery),
     ("counters/link_downed", ErrorCounter::PortDowned),
     ("counters/port_rcv_errors", ErrorCounter::PortReceive),
     ("counters/local_link_integrity_errors", ErrorCounter::PortIntegrity),
     ("hw_counters/retrans_pkts", ErrorCounter::PortRetransmission),
+    ("counters/port_xmit_discards", ErrorCounter::PortDiscard),
+    ("hw_counters/out_of_sequence", ErrorCounter::PortOutOfSequence),
+    ("hw_counters/out_of_seq_request", ErrorCounter::PortOutOfSequence),
+    ("hw_counters/packet_seq_err", ErrorCounter::PortSequenceNak),
+    ("hw_counters/rcvd_seq_err", ErrorCounter::PortSequenceNak),
+    ("hw_counters/local_ack_timeout_err", ErrorCounter::PortAckTimeout),
 ];
 
-/// The most ports that are read, each of which takes six files.
+/// The most ports that are read, each of which takes some twelve files.
 const MOST_PORTS: usize = 64;
 
 /// Bridges above a GPU that are read; a path has two for each switch.
@@ -53,6 +59,12 @@ impl FileCounters {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
             files.add(&folder, &AER, &name);
         }
+        files.add_ports(sys);
+        files
+    }
+
+    /// Adds those of all ports of RDMA adapters.
+    fn add_ports(&mut self, sys: &Path) {
         let listed = |folder: PathBuf| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -64,10 +76,9 @@ impl FileCounters {
             let part = |path: Option<&Path>| Some(path?.file_name()?.to_str()?.to_owned());
             let device = part(port.parent().and_then(Path::parent));
             if let Some((device, number)) = device.zip(part(Some(&port))) {
-                files.add(&port, &PORT, &format!("{device}/{number}"));
+                self.add(&port, &PORT, &format!("{device}/{number}"));
             }
         }
-        files
     }
 
     /// Adds the files of a folder that are there and hold a count.
@@ -86,6 +97,16 @@ impl FileCounters {
             reading.errors.extend(count(path).map(|count| ((*counter, place.clone()), count)));
         }
     }
+}
+
+/// What the ports of RDMA adapters have counted of errors so far, as files below `sys` (`/sys`) show it.
+#[must_use]
+pub fn port_errors(sys: &Path) -> Reading {
+    let mut files = FileCounters::default();
+    files.add_ports(sys);
+    let mut reading = Reading::default();
+    files.read(&mut reading);
+    reading
 }
 
 /// Whether a folder's name is a PCI address.
@@ -117,18 +138,26 @@ mod tests {
         write(&format!("{root}/0000:01:00.0/aer_dev_fatal"), "TOTAL_ERR_FATAL 0\n");
         write("class/infiniband/mlx5_0/ports/1/counters/link_downed", "7\n");
         write("class/infiniband/mlx5_0/ports/1/counters/symbol_error", "N/A\n");
+        write("class/infiniband/rxe0/ports/1/hw_counters/out_of_seq_request", "4\n");
         fs::create_dir_all(sys.join("bus/pci/devices")).unwrap();
         let link = sys.join("bus/pci/devices/0000:01:00.0");
         std::os::unix::fs::symlink(sys.join(format!("{root}/0000:01:00.0")), link).unwrap();
         let files = FileCounters::of(&sys, [("GPU0", "0000:01:00.0".parse().unwrap())]);
         let mut reading = Reading::default();
         files.read(&mut reading);
+        let ports = port_errors(&sys);
+        write("class/infiniband/rxe0/ports/1/hw_counters/out_of_seq_request", "9\n");
+        let rises = port_errors(&sys).since(&ports, Vec::new(), false).errors;
         fs::remove_dir_all(&sys).unwrap();
+        let risen: Vec<_> = rises.iter().map(|rise| (rise.counter, rise.of.as_str(), rise.by)).collect();
+        assert_eq!(risen, [(ErrorCounter::PortOutOfSequence, "rxe0/1", 5)]);
+        assert_eq!(ports.errors.len(), 2, "ports alone");
         let place = |of: &str| (of.to_owned(), None);
         let wanted = [
             ((ErrorCounter::AerCorrectable, place("0000:00:01.0")), 5),
             ((ErrorCounter::AerFatal, place("GPU0")), 0),
             ((ErrorCounter::PortDowned, place("mlx5_0/1")), 7),
+            ((ErrorCounter::PortOutOfSequence, place("rxe0/1")), 4),
         ];
         assert_eq!(reading.errors, wanted.into());
     }

@@ -24,6 +24,7 @@ pub mod search;
 mod system;
 pub mod timeline;
 
+pub use counters::port_errors;
 pub use host::Mapping;
 pub use live::{GpuName, GpuSink, GpuSource, Live, OpenError, Ranks, start_ahead};
 pub use nvml::Tolerated;

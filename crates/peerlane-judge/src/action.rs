@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 77] = [
+const ACTIONS: [(&str, Action, Action); 79] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -78,7 +78,7 @@ const ACTIONS: [(&str, Action, Action); 77] = [
     ("unexplained-value", Monitor, Monitor),
     ("p2p-slower-than-staged", Isolate, Isolate),
     ("crosses-sockets", Monitor, Monitor),
-    ("gpu-nic-apart", Monitor, Monitor),
+    ("gpu-nic-apart", Isolate, Monitor),
     ("gpu-device-apart", Monitor, Monitor),
     ("acs-redirect", Isolate, Monitor),
     ("half-duplex", Isolate, Isolate),
@@ -135,6 +135,8 @@ const ACTIONS: [(&str, Action, Action); 77] = [
     ("narrow-nic", Isolate, Monitor),
     ("rdma-mtu", Monitor, Monitor),
     ("rdma-gid", Isolate, Monitor),
+    ("packet-loss", Isolate, Monitor),
+    ("nccl-below-verbs", Monitor, Monitor),
     ("slow-switch", Monitor, Monitor),
     ("slow-between-nodes", Monitor, Monitor),
     ("late-between-nodes", Monitor, Monitor),

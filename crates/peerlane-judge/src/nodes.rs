@@ -5,14 +5,18 @@
 //! words, its fix, and what its loopback tells.
 
 mod against;
+mod apart;
 mod findings;
+mod loss;
 mod narrow;
 mod one_way;
+mod same_pairs;
 mod settings;
 mod slow;
 mod words;
 
 pub use against::{Change, NodesComparison, compare};
+pub use same_pairs::SamePairs;
 pub use words::quantity;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +140,9 @@ pub struct NodesCheck {
     pub findings: Vec<Finding>,
     /// Findings that the site accepts; they count neither in the verdict nor in the exit status.
     pub waived: Vec<Waived>,
+    /// NCCL beside verbs, where pairs of nodes were measured by both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_pairs: Option<SamePairs>,
     /// All values, the worst first; those without an expectation last.
     pub pairs: Vec<Pair>,
 }
@@ -150,10 +157,17 @@ pub fn judge(
 ) -> NodesCheck {
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
-    findings.extend(slow::slow(run, joined, "as others reach"));
+    let apart = apart::apart(run, joined, ends.machines());
+    let (below, slow_by_nccl) = same_pairs::below(run, joined, ends, &apart.explained);
+    let explained = apart.explained.union(&slow_by_nccl).copied().collect();
+    findings.extend(slow::slow(run, joined, "as others reach", &explained));
+    findings.extend(apart.findings);
+    findings.extend(below);
     findings.extend(narrow::narrow(run, ends));
     findings.extend(settings::settings(run));
     findings.extend(one_way::one_way(run, joined));
+    let losses = loss::joined(&mut findings, loss::loss(run));
+    findings.extend(losses);
     findings.extend(findings::failed(run));
     findings.extend(before.into_iter().flat_map(|before| against::worse(before, run)).map(|finding| Finding {
         rule: WORSE_THAN_BEFORE.to_owned(),
@@ -185,7 +199,8 @@ pub fn judge(
     let mut pairs: Vec<Pair> = joined.iter().map(|joined| pair(run, joined)).collect();
     pairs.sort_by(|a, b| a.share.unwrap_or(f64::INFINITY).total_cmp(&b.share.unwrap_or(f64::INFINITY)));
     let (name, nodes) = (run.name.clone(), run.nodes.len());
-    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, waived, pairs }
+    let same_pairs = same_pairs::same_pairs(run, joined, ends);
+    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, waived, same_pairs, pairs }
 }
 
 fn pair(run: &NodesRun, joined: &Joined) -> Pair {

@@ -39,11 +39,20 @@ pub enum ErrorCounter {
     PortIntegrity,
     /// Packets that an EFA port sent again (`retrans_pkts`).
     PortRetransmission,
+    /// Packets that a port did not send, since it was congested or down (`port_xmit_discards`).
+    PortDiscard,
+    /// Packets that arrived out of order: one before them was lost on its way to the port (mlx5 `out_of_sequence`, rxe
+    /// `out_of_seq_request`).
+    PortOutOfSequence,
+    /// Answers of receivers that lack a packet which this port sent (mlx5 `packet_seq_err`, rxe `rcvd_seq_err`).
+    PortSequenceNak,
+    /// Packets of which this port heard nothing in time, so that it sent them again (mlx5 `local_ack_timeout_err`).
+    PortAckTimeout,
 }
 
 impl ErrorCounter {
     /// All of them.
-    pub const ALL: [ErrorCounter; 15] = [
+    pub const ALL: [ErrorCounter; 19] = [
         Self::NvlinkReplay,
         Self::NvlinkRecovery,
         Self::NvlinkCrc,
@@ -59,6 +68,10 @@ impl ErrorCounter {
         Self::PortReceive,
         Self::PortIntegrity,
         Self::PortRetransmission,
+        Self::PortDiscard,
+        Self::PortOutOfSequence,
+        Self::PortSequenceNak,
+        Self::PortAckTimeout,
     ];
 
     /// As records and system files write it.
@@ -79,6 +92,10 @@ impl ErrorCounter {
             Self::PortReceive => "port-receive",
             Self::PortIntegrity => "port-integrity",
             Self::PortRetransmission => "port-retransmission",
+            Self::PortDiscard => "port-discard",
+            Self::PortOutOfSequence => "port-out-of-sequence",
+            Self::PortSequenceNak => "port-sequence-nak",
+            Self::PortAckTimeout => "port-ack-timeout",
         }
     }
 

@@ -18,7 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::{Failure, Verdict};
-use crate::run::SourceText;
+use crate::run::{Rise, SourceText};
+use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
@@ -240,9 +241,37 @@ pub struct Node {
     /// What the machine printed about itself, from which it can be rebuilt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<SourceText>,
+    /// Of a node of a simulated cluster that is built otherwise than the others, its system file.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lines_if_any")]
+    pub system: Option<String>,
     /// What was missing or unusual, in sentences: why there are no verbs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// What the ports of a node's NICs counted of errors while a plan was carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PortErrors {
+    /// Index among [`Network::nodes`].
+    pub node: usize,
+    /// Ports that have such counters: `mlx5_0/1`.
+    pub ports: Vec<String>,
+    /// Counters that rose; all others did not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Rise>,
+}
+
+impl PortErrors {
+    /// Adds what was counted later.
+    fn add(&mut self, more: &[Rise]) {
+        for rise in more {
+            let same = |own: &&mut Rise| (own.counter, &own.of) == (rise.counter, &rise.of);
+            match self.errors.iter_mut().find(same) {
+                Some(own) => own.by += rise.by,
+                None => self.errors.push(rise.clone()),
+            }
+        }
+    }
 }
 
 /// A node that no longer answers.
@@ -310,4 +339,11 @@ pub trait Network {
 
     /// Time since the network was made, by its own clock.
     fn now(&mut self) -> Seconds;
+
+    /// What ports counted of errors since the network was made, or this was called last; nodes that have no such counters, or do
+    /// not answer within that time, are left out.
+    fn port_errors(&mut self, within: Seconds) -> Vec<PortErrors> {
+        let _ = within;
+        Vec::new()
+    }
 }

@@ -2,6 +2,7 @@
 
 mod step;
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane_gpu::port_errors;
 use peerlane_measure::measure::Failure;
 use peerlane_measure::nodes::{Node, Step, Transport};
 use peerlane_measure::run::FlagKind;
@@ -27,6 +29,9 @@ use step::Steps;
 
 /// How long one attempt to reach the head may take.
 const ATTEMPT: Duration = Duration::from_secs(3);
+
+/// Where the kernel shows devices.
+const SYS: &str = "/sys";
 
 /// Time between attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -65,6 +70,7 @@ pub fn take_part(join: Join<'_>) -> Result<(), Error> {
     let (sender, mut receiver) = halves(Arc::new(stream), &key, End::Agent);
     let sender = Arc::new(Mutex::new(sender));
     let Join { rank, size, node, gpus, .. } = join;
+    let mut counted = port_errors(SYS.as_ref());
     let hello = Hello { version: VERSION.to_owned(), rank, size, node };
     say(&sender, &ToHead::Hello(Box::new(hello))).map_err(gone)?;
     let _pulse = Pulse::start(Arc::clone(&sender));
@@ -80,6 +86,13 @@ pub fn take_part(join: Join<'_>) -> Result<(), Error> {
             ToAgent::Alive => {}
             ToAgent::Done => return Ok(()),
             ToAgent::Refused(why) => return Err(Error::Refused(why)),
+            ToAgent::Count => {
+                let now = port_errors(SYS.as_ref());
+                let ports: BTreeSet<String> = now.errors.keys().map(|(_, (port, _))| port.clone()).collect();
+                let errors = now.clone().since(&counted, Vec::new(), false).errors;
+                counted = now;
+                say(&sender, &ToHead::Counted { ports: ports.into_iter().collect(), errors }).map_err(gone)?;
+            }
             ToAgent::Start { address } => {
                 let transports = Transports::open(address, join.secret, gpus.clone());
                 steps = Some(Steps::new(Arc::new(transports), Arc::clone(&sender)));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{self, Failure};
 use peerlane_measure::nodes::{Node, Step};
-use peerlane_measure::run::FlagKind;
+use peerlane_measure::run::{FlagKind, Rise};
 use serde::{Deserialize, Serialize};
 
 use crate::transport::Part;
@@ -34,6 +34,8 @@ pub(crate) enum ToAgent {
     Finish { id: u64, verify: bool },
     /// Give the step up.
     Drop { id: u64 },
+    /// Say what this node's ports counted of errors since it joined, or was asked last.
+    Count,
 }
 
 /// From an agent to the head.
@@ -51,6 +53,8 @@ pub(crate) enum ToHead {
     Sampled { id: u64, values: Vec<f64> },
     /// What comparing showed.
     Verified { id: u64, verdict: Verdict },
+    /// What ports counted: their names, and what rose.
+    Counted { ports: Vec<String>, errors: Vec<Rise> },
     /// The step cannot be measured.
     Failed { id: u64, kind: FlagKind, message: String },
 }

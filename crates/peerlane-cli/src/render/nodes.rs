@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
-use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair};
+use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair, SamePairs};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
 
@@ -59,7 +59,23 @@ pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, de
     }
     write_off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
     writeln!(out)?;
+    if let Some(same) = &check.same_pairs {
+        hang(out, "", &by_verbs(same))?;
+    }
     hang(out, "", &summary(run, check))
+}
+
+/// NCCL beside verbs, in one line.
+fn by_verbs(same: &SamePairs) -> String {
+    let [a, b] = &same.between;
+    format!(
+        "NCCL reaches {} of what verbs reach between the same nodes (median of {}; least {}: {a} and {b}, {} of {}).",
+        table::percent(same.median),
+        count(same.pairs, "pair"),
+        table::percent(same.least),
+        quantity(Probe::SendReceive, same.nccl),
+        quantity(Probe::Write, same.verbs)
+    )
 }
 
 /// The answer in three lines.

@@ -72,8 +72,10 @@ pub(crate) fn redacted(records: &mut [Record]) {
 pub(super) fn hide(redactor: &mut Redactor, run: &mut NodesRun) {
     // what was simulated is public, and must stay readable
     let simulated = (run.cluster.take(), run.system.take());
+    let of_nodes: Vec<Option<String>> = run.nodes.iter_mut().map(|node| node.system.take()).collect();
     redactor.serialised(run);
     (run.cluster, run.system) = simulated;
+    run.nodes.iter_mut().zip(of_nodes).for_each(|(node, system)| node.system = system);
 }
 
 /// The machines of its nodes: commands that are about machines are about these.

@@ -35,12 +35,20 @@ pub enum ClusterFault {
     LostNode(usize, usize),
     /// What a node or a NIC receives is changed: `corrupt:node7`.
     Corrupt(Part),
+    /// A NIC sits in a slot far from the GPUs that it serves: `far-nic:node7/mlx5_3`.
+    FarNic(usize, String),
+    /// In each step so many packets are lost that a NIC sends: `loses-out:node7/mlx5_3:100`.
+    LosesOut(usize, String, u64),
+    /// The same of those that it receives: `loses-in:node7/mlx5_3:100`.
+    LosesIn(usize, String, u64),
+    /// NCCL has no GPUDirect RDMA on a node: `no-gpudirect:node7:0.4`.
+    NoGpuDirect(usize, f64),
 }
 
 /// What may be written for a fault.
 pub const FAULTS: &str = "slow-node:NODE:SHARE, slow-nic:NODE/NIC:SHARE, slow-cable:NODE/NIC:SHARE, one-way:NODE[/NIC]:SHARE, \
-    slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS] or \
-    corrupt:NODE[/NIC]";
+    slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS], \
+    corrupt:NODE[/NIC], far-nic:NODE/NIC, loses-out:NODE/NIC:PACKETS, loses-in:NODE/NIC:PACKETS or no-gpudirect:NODE:SHARE";
 
 /// Rounds that a lost node answers where no number is given.
 const ROUNDS: usize = 5;
@@ -81,6 +89,12 @@ impl FromStr for ClusterFault {
                 amount.and_then(|amount| amount.parse::<f64>().ok()).filter(|share| *share > 0.0 && *share < 1.0);
             share.ok_or_else(|| refuse("the share that is left is a number above 0 and below 1".to_owned()))
         };
+        let packets = || {
+            let packets = amount.and_then(|amount| amount.parse::<u32>().ok()).filter(|packets| *packets > 0);
+            packets
+                .map(u64::from)
+                .ok_or_else(|| refuse("the packets that are lost are a whole number above 0".to_owned()))
+        };
         match kind {
             "slow-node" => Ok(Self::SlowNode(number(at)?, share()?)),
             "slow-nic" => nic().and_then(|(node, nic)| Ok(Self::SlowNic(node, nic, share()?))),
@@ -102,7 +116,11 @@ impl FromStr for ClusterFault {
                 Ok(Self::LostNode(number(at)?, rounds?))
             }
             "corrupt" if amount.is_none() => part().map(Self::Corrupt),
-            "corrupt" => Err(refuse("corrupt has no share".to_owned())),
+            "loses-out" => nic().and_then(|(node, nic)| Ok(Self::LosesOut(node, nic, packets()?))),
+            "loses-in" => nic().and_then(|(node, nic)| Ok(Self::LosesIn(node, nic, packets()?))),
+            "no-gpudirect" => Ok(Self::NoGpuDirect(number(at)?, share()?)),
+            "far-nic" if amount.is_none() => nic().map(|(node, nic)| Self::FarNic(node, nic)),
+            "corrupt" | "far-nic" => Err(refuse(format!("{kind} has no share"))),
             _ => Err(refuse("no such fault".to_owned())),
         }
     }
@@ -120,6 +138,10 @@ impl fmt::Display for ClusterFault {
             Self::SlowLink(a, b, share) => write!(f, "slow-link:{a}-{b}:{share}"),
             Self::LostNode(node, rounds) => write!(f, "lost-node:node{node}:{rounds}"),
             Self::Corrupt(part) => write!(f, "corrupt:{part}"),
+            Self::FarNic(node, nic) => write!(f, "far-nic:node{node}/{nic}"),
+            Self::LosesOut(node, nic, packets) => write!(f, "loses-out:node{node}/{nic}:{packets}"),
+            Self::LosesIn(node, nic, packets) => write!(f, "loses-in:node{node}/{nic}:{packets}"),
+            Self::NoGpuDirect(node, share) => write!(f, "no-gpudirect:node{node}:{share}"),
         }
     }
 }
@@ -137,8 +159,11 @@ impl ClusterFault {
     /// Refuses a fault of a node or NIC that the cluster lacks. Switches are known when paths are.
     pub(super) fn fits(&self, cluster: &Cluster) -> Result<(), String> {
         let (nodes, nics): (Vec<usize>, Vec<&str>) = match self {
-            Self::SlowNode(node, _) | Self::LostNode(node, _) => (vec![*node], vec![]),
-            Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) => (vec![*node], vec![nic]),
+            Self::SlowNode(node, _) | Self::LostNode(node, _) | Self::NoGpuDirect(node, _) => (vec![*node], vec![]),
+            Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) | Self::FarNic(node, nic) => {
+                (vec![*node], vec![nic])
+            }
+            Self::LosesOut(node, nic, _) | Self::LosesIn(node, nic, _) => (vec![*node], vec![nic]),
             Self::OneWay(part, _) | Self::Corrupt(part) => match part {
                 Part::Node(node) => (vec![*node], vec![]),
                 Part::Nic(node, nic) => (vec![*node], vec![nic]),
@@ -172,7 +197,8 @@ mod tests {
     fn what_is_written_comes_back() {
         let all = "slow-node:node7:0.5 slow-nic:node7/mlx5_3:0.5 slow-cable:node7/mlx5_3:0.25 one-way:node7:0.3 \
                    one-way:node7/mlx5_0:0.3 slow-path:node1-node2:0.5 slow-switch:leaf3:0.5 slow-link:leaf3-spine1:0.5 \
-                   lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1";
+                   lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1 far-nic:node3/mlx5_1 \
+                   loses-out:node3/mlx5_1:100 loses-in:node3/mlx5_1:9 no-gpudirect:node2:0.4";
         for text in all.split_whitespace() {
             assert_eq!(text.parse::<ClusterFault>().unwrap().to_string(), text);
         }
@@ -194,6 +220,11 @@ mod tests {
             "slow-nic:node7:0.5",
             "slow-path:node1:0.5",
             "corrupt:node1:0.5",
+            "far-nic:node1",
+            "loses-in:node1/mlx5_0:0",
+            "loses-out:node1:5",
+            "no-gpudirect:node1",
+            "far-nic:node1/mlx5_0:0.5",
             "lost-node:node1:x",
             "slow-node:node7:0.5:1",
         ] {

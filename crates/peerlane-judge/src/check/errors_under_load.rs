@@ -80,7 +80,10 @@ fn judge(run: &Run, counter: ErrorCounter, by: u64) -> Option<(Part, Severity)> 
         C::AerCorrectable => (Part::Pcie, Warning, FEW),
         C::PortDowned | C::PortRecovery => (Part::Port, Warning, 0),
         C::PortReceive | C::PortIntegrity | C::PortSymbol => (Part::Port, Warning, FEW),
-        C::PortRetransmission => (Part::Port, Info, FEW),
+        C::PortRetransmission | C::PortOutOfSequence | C::PortSequenceNak | C::PortAckTimeout => {
+            (Part::Port, Info, FEW)
+        }
+        C::PortDiscard => (Part::Port, Warning, FEW),
     };
     (by > most).then_some((part, severity))
 }

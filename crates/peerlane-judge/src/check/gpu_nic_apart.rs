@@ -3,6 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::prelude::*;
+use super::{Context, Finding, Settings};
+use peerlane_design::case::Case;
+use peerlane_machine::machine::Machine;
+use peerlane_model::comparison::Comparison;
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Parts;
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", run: Many(run) };
 
@@ -29,10 +35,7 @@ impl Nearest {
     pub(super) fn of(view: &View, gpus: &[NodeId], devices: &[NodeId]) -> Self {
         let mut all = Nearest { apart: BTreeMap::new(), near: Vec::new() };
         for gpu in gpus.iter().copied() {
-            // a device whose path is unknown may be the near one
-            let classes: Option<Vec<(PathClass, NodeId)>> =
-                devices.iter().map(|device| Some((view.class(gpu, *device)?, *device))).collect();
-            let Some(classes) = classes else { continue };
+            let Some(classes) = classes(view, gpu, devices) else { continue };
             let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
             if best > PathClass::Pxb {
                 let nearest = classes.iter().filter(|(class, _)| *class == best).map(|(_, device)| *device).collect();
@@ -43,6 +46,51 @@ impl Nearest {
         }
         all
     }
+}
+
+/// The class of the path to each of some devices; none where one is unknown, which may be the near one.
+fn classes(view: &View, gpu: NodeId, devices: &[NodeId]) -> Option<Vec<(PathClass, NodeId)>> {
+    devices.iter().map(|device| Some((view.class(gpu, *device)?, *device))).collect()
+}
+
+/// Where the RDMA NICs of a machine are, seen from its GPUs, to be compared with those of other nodes.
+pub(crate) struct Nearby {
+    /// GPUs, each with the NICs below the same switches.
+    pub(crate) gpus: Vec<(String, Vec<String>)>,
+    /// NICs with no GPU below the same switches, with the class of the path to each GPU.
+    pub(crate) stray: Vec<(String, Vec<PathClass>)>,
+    /// Whether it is a guest, whose bus need not be the board's.
+    pub(crate) guest: bool,
+    /// What this rule finds on the machine alone.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// [`Nearby`] of a machine; `None` where it has no such devices, or where paths or what labels mean are unknown.
+pub(crate) fn nearby(machine: &Machine) -> Option<Nearby> {
+    let case = Case::from(machine.clone());
+    let model = Model::new(&case.machine, Parts::embedded());
+    let comparison = Comparison::of(&model);
+    let view = View::new(&Context::of(&case, &comparison), &Settings::default());
+    let (gpus, nics) = (view.of_kind(NodeKind::Gpu), view.rdma_nics());
+    if gpus.is_empty() || nics.is_empty() || labels_are_coarse(&view, &gpus, &nics) {
+        return None;
+    }
+    let all: Vec<Vec<(PathClass, NodeId)>> =
+        gpus.iter().map(|gpu| classes(&view, *gpu, &nics)).collect::<Option<_>>()?;
+    let near = |classes: &Vec<(PathClass, NodeId)>| {
+        let near = classes.iter().filter(|(class, _)| *class <= PathClass::Pxb);
+        near.map(|(_, nic)| view.name(*nic).to_owned()).collect()
+    };
+    let stray = nics.iter().enumerate().filter_map(|(at, nic)| {
+        let classes: Vec<PathClass> = all.iter().map(|classes| classes[at].0).collect();
+        classes.iter().all(|class| *class > PathClass::Pxb).then(|| (view.name(*nic).to_owned(), classes))
+    });
+    Some(Nearby {
+        gpus: gpus.iter().map(|gpu| view.name(*gpu).to_owned()).zip(all.iter().map(near)).collect(),
+        stray: stray.collect(),
+        guest: view.hypervisor().is_some(),
+        findings: RULE.look(&view).into_iter().map(|raised| raised.finding).collect(),
+    })
 }
 
 /// Whether SYS means nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,

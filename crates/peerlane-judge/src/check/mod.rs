@@ -43,7 +43,7 @@ mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_device_apart;
 mod gpu_memory_slow;
-mod gpu_nic_apart;
+pub(crate) mod gpu_nic_apart;
 mod half_duplex;
 mod hidden_pcie;
 mod host_buffers_far;
@@ -328,14 +328,16 @@ pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
 /// Rules that compare runs with each other, which need more than one machine.
 pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
 
-/// The rules on many nodes, which need a record of them. `corrupt-data` is also one of single machines.
-pub const RULES_OF_NODES: [&str; 10] = [
+/// The rules on many nodes, which need a record of them. `corrupt-data` and `gpu-nic-apart` are also of single machines.
+pub const RULES_OF_NODES: [&str; 12] = [
     "lost-node",
     "slow-node",
     "slow-nic",
     "narrow-nic",
     "rdma-mtu",
     "rdma-gid",
+    "packet-loss",
+    "nccl-below-verbs",
     "slow-switch",
     "slow-between-nodes",
     "late-between-nodes",

@@ -1,6 +1,6 @@
 //! A record beside an earlier one of the same nodes: which part changed, and which pairs did.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -83,7 +83,7 @@ fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
 
 /// Parts that became slower, and nodes that are lost now.
 pub(super) fn worse(before: &NodesRun, after: &NodesRun) -> Vec<Finding> {
-    slow(after, &joined(before, after), "in the earlier record")
+    slow(after, &joined(before, after), "in the earlier record", &BTreeSet::new())
 }
 
 /// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
@@ -134,7 +134,7 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         after: later.to_owned(),
         changes: changes.collect(),
         worse: now,
-        better: slow(before, &joined(after, before), "in the later record"),
+        better: slow(before, &joined(after, before), "in the later record", &BTreeSet::new()),
         pairs,
         alone: [valued(before).saturating_sub(both), valued(after).saturating_sub(both)],
     }

@@ -31,8 +31,9 @@ struct Slow {
 }
 
 /// What is slow, by part: of one part all transports, and its latencies, together.
-/// `source` states what values are compared with where nothing is predicted.
-pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Finding> {
+/// `source` states what values are compared with where nothing is predicted; what NCCL reaches with the nodes of `explained` has its
+/// cause elsewhere.
+pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &BTreeSet<usize>) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
     let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
@@ -86,6 +87,13 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str) -> Vec<Findi
     for slow in found {
         groups.entry(Key::of(run, &slow, &nodes)).or_default().push(slow);
     }
+    let by_nccl = |group: &[Slow]| group.iter().all(|slow| slow.transport == Transport::Nccl);
+    let has_cause = |key: &Key, group: &[Slow]| match key {
+        Key::Node(node, _) => explained.contains(node) && by_nccl(group),
+        Key::Pair(a, b) => (explained.contains(a) || explained.contains(b)) && by_nccl(group),
+        Key::Switch(_) | Key::Nic(..) => false,
+    };
+    groups.retain(|key, group| !has_cause(key, group));
     groups.into_iter().map(|(key, group)| finding(run, joined, &key, &group, source)).collect()
 }
 

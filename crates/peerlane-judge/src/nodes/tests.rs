@@ -11,8 +11,12 @@ fn hgx() -> Cluster {
 }
 
 fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun {
+    measured_by(vec![Transport::Verbs], cluster, faults, seed)
+}
+
+fn measured_by(transports: Vec<Transport>, cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun {
     let mut network = SimulatedCluster::new(cluster, faults, seed).unwrap();
-    let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
+    let wanted = Wanted { transports, ..Wanted::default() };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).unwrap();
     let mut run = NodesRun::new(&cluster.name, "cluster", network.nodes().to_vec(), plan.clone());
     execute(&mut network, &plan, Vec::new(), &mut |event| {
@@ -24,7 +28,8 @@ fn measured(cluster: &Cluster, faults: Vec<ClusterFault>, seed: u64) -> NodesRun
 
 /// The verdict by default settings.
 fn verdict_on(run: &NodesRun, cluster: Option<&Cluster>) -> NodesCheck {
-    judge(run, &joined(run, cluster, &Ends::of(run)), &Ends::of(run), &Settings::default(), None)
+    let ends = Ends::of(run, cluster);
+    judge(run, &joined(run, cluster, &ends), &ends, &Settings::default(), None)
 }
 
 fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
@@ -232,4 +237,143 @@ fn ports_that_are_set_up_otherwise_are_named_and_others_are_not() {
     assert!(has("rdma-gid", Severity::Warning, "node9/mlx5_0 have a link-local GID only"), "{all:?}");
     assert!(has("rdma-gid", Severity::Error, "node3/mlx5_1 have no GID of RoCE v2"), "{all:?}");
     assert_eq!(all.len(), 3, "{all:?}");
+}
+
+/// What is found by verbs and NCCL.
+fn found_by_both(cluster: &Cluster, faults: &str) -> Vec<Finding> {
+    let faults = faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect();
+    verdict_on(&measured_by(vec![Transport::Verbs, Transport::Nccl], cluster, faults, 3), Some(cluster)).findings
+}
+
+#[test]
+fn a_nic_in_a_far_slot_is_named_with_what_it_costs() {
+    let cluster = hgx();
+    // the first GPU's is in every pair, that of another one in all-reduces alone
+    for (nic, measured) in [("mlx5_0", "NCCL from GPU0 "), ("mlx5_3", "all-reduce of 8 nodes with it ")] {
+        let findings = found_by_both(&cluster, &format!("far-nic:node7/{nic}"));
+        let [only] = &findings[..] else { panic!("{findings:#?}") };
+        let gpus = if nic == "mlx5_0" { "GPU0 and GPU1" } else { "GPU2 and GPU3" };
+        assert_eq!((only.rule.as_str(), only.kind), ("gpu-nic-apart", FindingKind::Fault), "{only:#?}");
+        assert_eq!(only.subjects, Subject::nodes_of([format!("node7/{nic}")]));
+        let start = format!("node7/{nic} is below no GPU's switch, and the path to {gpus} is SYS, ");
+        assert!(only.summary.starts_with(&start), "{only:#?}");
+        assert!(only.measured.starts_with(measured) && only.expected.ends_with("by the model"), "{only:#?}");
+        assert!(only.cost.is_some_and(|cost| (0.05..0.95).contains(&cost.share)), "{only:#?}");
+    }
+}
+
+#[test]
+fn nodes_that_are_alike_have_no_nic_in_a_wrong_slot() {
+    let mut looked = 0;
+    for name in catalogue::system_names() {
+        let text = format!(
+            "name = \"pair\"\nnode = \"{name}\"\nnodes = 2\n[network]\nshape = \"switch\"\nhop_latency_us = 0.2\n"
+        );
+        let node = |name: &str| catalogue::system(name).and_then(Result::ok);
+        let Ok(cluster) = read_cluster(&text, "pair", node) else { continue };
+        let Ok(network) = SimulatedCluster::new(&cluster, Vec::new(), 1) else { continue };
+        let Ok(plan) = NodePlan::of(network.nodes(), &Wanted::default(), Method::default()) else { continue };
+        let run = NodesRun::new("pair", "cluster", network.nodes().to_vec(), plan);
+        let findings = verdict_on(&run, Some(&cluster)).findings;
+        looked += 1;
+        assert!(findings.iter().all(|found| found.kind == FindingKind::Design), "{name}: {findings:#?}");
+        if name.starts_with("hgx") || name.starts_with("dgx") {
+            assert_eq!(findings, [], "{name}");
+        }
+    }
+    assert!(looked > 10, "{looked}");
+}
+
+#[test]
+fn gpus_that_share_their_near_nics_differ_from_nobody() {
+    let cluster = hgx();
+    let healthy = measured(&cluster, Vec::new(), 3);
+    let far = measured(&cluster, vec!["far-nic:node7/mlx5_3".parse().unwrap()], 3);
+    let apart = |run: &NodesRun| {
+        let findings = verdict_on(run, Some(&cluster)).findings;
+        findings.into_iter().filter(|found| found.rule == "gpu-nic-apart").count()
+    };
+    assert_eq!((apart(&healthy), apart(&far)), (0, 1));
+    // all nodes built so: how they are, and no node's fault
+    let mut alike = far.clone();
+    let system = far.nodes[7].system.clone();
+    alike.nodes.iter_mut().for_each(|node| node.system.clone_from(&system));
+    assert_eq!(apart(&alike), 0);
+}
+
+#[test]
+fn lost_packets_are_named_by_direction_and_end() {
+    let cluster = hgx();
+    for (fault, subject, words) in [
+        ("loses-in:node7/mlx5_3:100", "node7/mlx5_3", "packets are lost on their way to it"),
+        ("loses-out:node7/mlx5_3:100", "node7/mlx5_3", "packets that it sends are lost"),
+    ] {
+        let findings = found(&cluster, fault);
+        let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+        assert!(only.rule == "packet-loss" && only.summary.contains(words), "{only:#?}");
+        assert_eq!(only.subjects, Subject::nodes_of([subject]));
+        let counter = if fault.contains("-in") { "port-out-of-sequence +" } else { "port-sequence-nak +" };
+        assert!(only.measured.contains(counter), "{only:#?}");
+    }
+    let both = found(&cluster, "loses-in:node7/mlx5_3:100 loses-out:node9/mlx5_3:100");
+    let of: Vec<String> = both.iter().map(|f| f.subjects[0].to_string()).collect();
+    assert_eq!(of, ["node7/mlx5_3", "node9/mlx5_3"], "{both:#?}");
+    // what is slow for it is one finding, with the counters
+    let slow = found(&cluster, "loses-out:node7/mlx5_3:100 one-way:node7/mlx5_3:0.5");
+    let [only] = &slow[..] else { panic!("{slow:#?}") };
+    assert!(only.rule == "slow-nic" && only.measured.contains("packets that it sends are lost"), "{only:#?}");
+    assert_eq!(found(&cluster, "loses-out:node7/mlx5_3:1"), [], "a few packets are chance");
+}
+
+#[test]
+fn of_two_nodes_packets_are_lost_one_way() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let findings = found(&cluster, "loses-out:node1/mlx5_0:100");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "one way, from node1/mlx5_0 to node0/mlx5_0, packets are lost");
+}
+
+#[test]
+fn errors_of_a_link_are_those_of_what_arrives() {
+    use peerlane_machine::counter::ErrorCounter;
+    use peerlane_measure::nodes::PortErrors;
+    use peerlane_measure::run::Rise;
+    let cluster = hgx();
+    let mut run = measured(&cluster, Vec::new(), 3);
+    let rise = |counter, by| Rise { counter, of: "mlx5_2/1".to_owned(), link: None, by };
+    let with = |run: &mut NodesRun, errors| {
+        run.ports = vec![PortErrors { node: 4, ports: vec!["mlx5_2/1".to_owned()], errors }]
+    };
+    with(&mut run, vec![rise(ErrorCounter::PortSymbol, 12), rise(ErrorCounter::PortAckTimeout, 3)]);
+    assert_eq!(verdict_on(&run, Some(&cluster)).findings, []);
+    with(&mut run, vec![rise(ErrorCounter::PortSymbol, 1200)]);
+    let findings = verdict_on(&run, Some(&cluster)).findings;
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "node4/mlx5_2: what arrives there has errors of the link");
+    assert!(only.measured.ends_with("node4/mlx5_2 port-symbol +1200"), "{only:#?}");
+}
+
+#[test]
+fn nccl_is_compared_with_verbs_on_the_same_pairs() {
+    let cluster = hgx();
+    let findings = found_by_both(&cluster, "no-gpudirect:node7:0.4");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert!(only.rule == "nccl-below-verbs" && only.summary.starts_with("node7: NCCL reaches "), "{only:#?}");
+    assert!(only.measured.contains(": NCCL ") && only.measured.contains(" from host memory by node"), "{only:#?}");
+    let all: Vec<String> = (0..32).map(|node| format!("no-gpudirect:node{node}:0.4")).collect();
+    let findings = found_by_both(&cluster, &all.join(" "));
+    assert_eq!(
+        findings.first().map(|f| (f.rule.as_str(), f.summary.starts_with("all nodes: "))),
+        Some(("nccl-below-verbs", true))
+    );
+    // a slow NIC is no matter of NCCL, whichever it is
+    for fault in
+        ["slow-nic:node7/mlx5_0:0.4", "slow-cable:node7/mlx5_1:0.4", "slow-node:node7:0.3", "slow-path:node4-node5:0.4"]
+    {
+        let findings = found_by_both(&cluster, fault);
+        assert!(!findings.iter().any(|f| f.rule == "nccl-below-verbs"), "{fault}: {findings:#?}");
+    }
+    let run = measured_by(vec![Transport::Verbs, Transport::Nccl], &cluster, Vec::new(), 3);
+    let same = verdict_on(&run, Some(&cluster)).same_pairs.unwrap();
+    assert!(same.pairs > 100 && (0.7..1.2).contains(&same.median), "{same:?}");
 }

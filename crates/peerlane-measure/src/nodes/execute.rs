@@ -11,6 +11,9 @@ use crate::run::FlagKind;
 /// Proven partners that a suspect is measured with again.
 const PARTNERS: usize = 3;
 
+/// How long nodes may take to read the counters of their ports, in seconds.
+const COUNTING: f64 = 2.0;
+
 /// Carries out a plan; `earlier` are cells of a run that is resumed. `report` is called with everything that happens, and
 /// returns false to stop after this round. True where all is answered.
 ///
@@ -32,6 +35,12 @@ pub fn execute(
         report,
     };
     let complete = execution.all(rounds);
+    let used = execution.network.now().seconds() - execution.began;
+    let left = (plan.bound.seconds() - used).clamp(0.0, COUNTING);
+    let counted = execution.network.port_errors(peerlane_machine::units::Seconds::new(left));
+    if !counted.is_empty() {
+        (execution.report)(Event::Ports(counted));
+    }
     let wall = execution.network.now().seconds() - execution.began;
     (execution.report)(Event::Finished(peerlane_machine::units::Seconds::new(wall), complete));
     complete

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Compared, Lost, Node, NodePlan, Samples, Step};
+use super::{Compared, Lost, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
 use crate::run::{Estimate, Flag, FlagKind, RunError, digits};
 use peerlane_machine::one_line::lines_if_any;
@@ -107,6 +107,8 @@ pub enum Event {
     Cells(Vec<Cell>),
     /// Nodes are lost: all so far.
     Lost(Vec<Lost>),
+    /// What ports counted of errors.
+    Ports(Vec<PortErrors>),
     /// The plan is carried out, or the time for it is over: time since it began, and whether all steps are answered.
     Finished(Seconds, bool),
 }
@@ -145,6 +147,9 @@ pub struct NodesRun {
     /// Nodes that no longer answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Lost>,
+    /// What ports counted of errors meanwhile, by node; a node without such counters is absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortErrors>,
     /// The answers, in the order in which they came.
     pub cells: Vec<Cell>,
 }
@@ -173,6 +178,7 @@ impl NodesRun {
             wall: Seconds::new(0.0),
             complete: false,
             lost: Vec::new(),
+            ports: Vec::new(),
             cells: Vec::new(),
         }
     }
@@ -189,6 +195,14 @@ impl NodesRun {
             Event::Round(..) => {}
             Event::Cells(cells) => self.cells.extend(cells),
             Event::Lost(lost) => self.lost = lost,
+            Event::Ports(all) => {
+                for of in all {
+                    match self.ports.iter_mut().find(|own| own.node == of.node) {
+                        Some(own) => own.add(&of.errors),
+                        None => self.ports.push(of),
+                    }
+                }
+            }
             Event::Finished(wall, complete) => (self.wall, self.complete) = (wall, complete),
         }
     }
@@ -222,7 +236,8 @@ impl NodesRun {
         }
         let nodes = run.nodes.len();
         let unknown = run.cells.iter().flat_map(|c| c.step.nodes()).find(|node| *node >= nodes);
-        if let Some(node) = unknown.or(run.lost.iter().map(|lost| lost.node).find(|node| *node >= nodes)) {
+        let named = run.lost.iter().map(|lost| lost.node).chain(run.ports.iter().map(|of| of.node));
+        if let Some(node) = unknown.or(named.into_iter().find(|node| *node >= nodes)) {
             return Err(RunError::Machine(format!("there is a value of node {node}, and there are {nodes} nodes")));
         }
         let mut latest: HashMap<(&Step, bool), usize> = HashMap::new();

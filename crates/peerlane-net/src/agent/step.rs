@@ -58,7 +58,7 @@ impl Steps {
                 self.end(id);
                 self.open.remove(&id);
             }
-            ToAgent::Alive | ToAgent::Start { .. } | ToAgent::Refused(_) | ToAgent::Done => {}
+            ToAgent::Alive | ToAgent::Start { .. } | ToAgent::Refused(_) | ToAgent::Done | ToAgent::Count => {}
         }
     }
 

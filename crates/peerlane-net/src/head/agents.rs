@@ -1,6 +1,6 @@
 //! Agents as a network.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::sync::mpsc::Receiver;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::Failure;
-use peerlane_measure::nodes::{Lost, Method, Network, Node, Samples, Step};
+use peerlane_measure::nodes::{Lost, Method, Network, Node, PortErrors, Samples, Step};
 
 use super::{Came, Event, Link};
-use crate::message::ToAgent;
+use crate::message::{ToAgent, ToHead};
 use crate::{Error, PULSE};
 
 /// All agents of a run. They end when this is dropped.
@@ -144,6 +144,34 @@ impl Network for Agents {
 
     fn now(&mut self) -> Seconds {
         Seconds::new(self.began.elapsed().as_secs_f64())
+    }
+
+    fn port_errors(&mut self, within: Seconds) -> Vec<PortErrors> {
+        (0..self.nodes.len()).for_each(|node| self.tell(node, &ToAgent::Count));
+        let mut waiting: BTreeSet<usize> = (0..self.nodes.len()).filter(|node| !self.is_lost(*node)).collect();
+        let by = Instant::now() + Duration::from_secs_f64(within.seconds().clamp(0.0, 60.0));
+        let mut all = Vec::new();
+        while !waiting.is_empty() {
+            let left = by.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(Event::Said(number, ToHead::Counted { ports, errors })) => {
+                    if let Some(&node) = self.numbers.get(&number)
+                        && waiting.remove(&node)
+                        && !ports.is_empty()
+                    {
+                        all.push(PortErrors { node, ports, errors });
+                    }
+                }
+                Ok(Event::Gone(number, why)) => {
+                    super::round::gone(self, number, why);
+                    waiting.retain(|node| !self.lost.iter().any(|lost| lost.node == *node));
+                }
+                Ok(Event::Said(..) | Event::Came(..)) => {}
+                Err(_) => break,
+            }
+        }
+        all.sort_by_key(|of| of.node);
+        all
     }
 }
 

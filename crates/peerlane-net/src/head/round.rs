@@ -253,7 +253,7 @@ fn hear(
         | ToHead::Sampled { id, .. }
         | ToHead::Verified { id, .. }
         | ToHead::Failed { id, .. } => *id,
-        ToHead::Alive | ToHead::Hello(_) => return,
+        ToHead::Alive | ToHead::Hello(_) | ToHead::Counted { .. } => return,
     };
     let Some(&(course, side)) = places.get(&id) else { return };
     if agents.numbers.get(&number) == Some(&courses[course].sides[side].node) && !courses[course].is_done() {
@@ -261,7 +261,7 @@ fn hear(
     }
 }
 
-fn gone(agents: &mut Agents, number: usize, why: String) {
+pub(super) fn gone(agents: &mut Agents, number: usize, why: String) {
     if let Some(&node) = agents.numbers.get(&number) {
         agents.lose(node, why);
     }

@@ -74,7 +74,7 @@ fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
     assert!(rates(Transport::Nccl, Probe::SendReceive, true).iter().all(|rate| (1.5e9..3e9).contains(rate)));
     let all = run.cells.iter().find(|cell| cell.step.probe == Probe::AllReduce).unwrap();
     assert_eq!((all.step.queue_pairs, all.step.algorithm_share()), (2, 1.0));
-    let ends = Ends::of(&run);
+    let ends = Ends::of(&run, None);
     let judged = nodes_check::judge(&run, &nodes_check::joined(&run, None, &ends), &ends, &Settings::default(), None);
     assert!(judged.findings.is_empty(), "{:?}", judged.findings);
 }

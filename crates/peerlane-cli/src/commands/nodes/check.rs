@@ -31,7 +31,7 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
     let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run);
+    let ends = Ends::of(&run, cluster.as_ref());
     let joined = joined(&run, cluster.as_ref(), &ends);
     let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
         CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
-            let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data"]).collect();
+            let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect();
             out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on).as_bytes())?;
         }
     }

@@ -144,7 +144,7 @@ fn describe(with_gpus: bool) -> (Node, Option<Arc<GpuSides>>) {
     let (sides, found) = opened.map_or((None, Found::default()), |(sides, found)| (Some(sides), found));
     notes.extend(found.notes);
     let host = one_line(&name).into_owned();
-    (Node { host, nics, gpus: found.gpus, nccl: found.nccl, evidence, notes }, sides)
+    (Node { host, nics, gpus: found.gpus, nccl: found.nccl, evidence, notes, ..Node::default() }, sides)
 }
 
 /// Where the head is, as it wrote it; nothing while there is no such file.

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
     }
     let [Record { file, run }] = records;
     let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run);
+    let ends = Ends::of(&run, cluster.as_ref());
     let joined = joined(&run, cluster.as_ref(), &ends);
     let judged = judge(&run, &joined, &ends, &Site::read(None)?.settings, None);
     write(&args.output, &run, &joined, &judged, &file)?;
