@@ -330,6 +330,7 @@ fn left_to(faults: &[ClusterFault], step: &Step) -> f64 {
         ClusterFault::SlowCable(node, name, left) if has(*node) && nic(name) && !step.is_loopback() => *left,
         ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => *left,
         ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
+        ClusterFault::SlowGpus(node, left) if step.is_among_many() && step.nodes().any(|of| of == *node) => *left,
         // verbs measure with host memory
         ClusterFault::NoGpuDirect(node, left) if has(*node) && step.is_of_gpus() => *left,
         _ => 1.0,

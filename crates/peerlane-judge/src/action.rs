@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 79] = [
+const ACTIONS: [(&str, Action, Action); 80] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -137,6 +137,7 @@ const ACTIONS: [(&str, Action, Action); 79] = [
     ("rdma-gid", Isolate, Monitor),
     ("packet-loss", Isolate, Monitor),
     ("nccl-below-verbs", Monitor, Monitor),
+    ("slow-all-reduce", Isolate, Monitor),
     ("slow-switch", Monitor, Monitor),
     ("slow-between-nodes", Monitor, Monitor),
     ("late-between-nodes", Monitor, Monitor),

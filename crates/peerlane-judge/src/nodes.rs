@@ -5,6 +5,7 @@
 //! words, its fix, and what its loopback tells.
 
 mod against;
+mod all_reduces;
 mod apart;
 mod findings;
 mod loss;
@@ -168,6 +169,8 @@ pub fn judge(
     findings.extend(one_way::one_way(run, joined));
     let losses = loss::joined(&mut findings, loss::loss(run));
     findings.extend(losses);
+    let drops = all_reduces::all_reduces(run, joined, &mut findings);
+    findings.extend(drops);
     findings.extend(findings::failed(run));
     findings.extend(before.into_iter().flat_map(|before| against::worse(before, run)).map(|finding| Finding {
         rule: WORSE_THAN_BEFORE.to_owned(),

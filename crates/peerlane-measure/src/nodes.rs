@@ -3,12 +3,14 @@
 //! Nothing here opens a socket or knows a NIC's library. Agents on real nodes and a simulated cluster are both a
 //! [`Network`], so that schedule, record and judgement are the same for both. `docs/network.md` gives the method.
 
+mod all_reduces;
 mod execute;
 mod pairings;
 mod record;
 mod schedule;
 mod suspects;
 
+pub use all_reduces::{Drop, drops};
 pub use execute::execute;
 pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
 pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};

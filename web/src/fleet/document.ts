@@ -159,6 +159,10 @@ export interface NodesView {
  */
 cause: string
 /**
+ * All-reduces of groups, which are between no two nodes.
+ */
+groups: GroupView[]
+/**
  * The record's name, with what was measured.
  */
 name: string
@@ -182,6 +186,39 @@ values: ValuesView[]
  * The verdict, as it is printed: `FAULT`.
  */
 verdict: string
+}
+/**
+ * The all-reduce of a group of nodes.
+ */
+export interface GroupView {
+/**
+ * What is expected, where that is known.
+ */
+against: string
+/**
+ * GPUs of all of them.
+ */
+gpus: number
+/**
+ * Bus bandwidth with its unit, or why there is none.
+ */
+measured: string
+/**
+ * Which nodes: `node0 to node7`.
+ */
+members: string
+/**
+ * How many nodes.
+ */
+nodes: number
+/**
+ * The share of that in per mille, 0 of what failed; `null` where there is nothing to compare with.
+ */
+score?: (number | null)
+/**
+ * Where the rate drops with this group, the slow node, or those of which one is: `one of node8 to node15`.
+ */
+slow: string
 }
 /**
  * One value.

@@ -9,7 +9,7 @@ import { kindsView } from "./kinds";
 import { machineView } from "./machine";
 import { mapView } from "./map";
 import { outlierList } from "./outliers";
-import { pairsView, valuesView } from "./pairs";
+import { groupsView, pairsView, valuesView } from "./pairs";
 import { ACTIONS, MEANING, rows, State } from "./state";
 import { valueTable } from "./table";
 
@@ -22,6 +22,7 @@ function start(): void {
     ["outliers", fleet.nodes ? "Findings" : "Outliers", [outlierList(state), leftOut(state)]],
     ["map", "Heat map", fleet.tests.length > 0 ? [mapView(state), valueTable(state)] : []],
     ["pairs", "Values, the worst first", fleet.nodes && fleet.nodes.pairs.length > 0 ? [pairsView(fleet.nodes)] : []],
+    ["groups", "All-reduces of groups", fleet.nodes && fleet.nodes.groups.length > 0 ? [groupsView(fleet.nodes)] : []],
     ["values", "All values", fleet.nodes ? [valuesView(fleet.nodes)] : []],
     ["kinds", "Kinds of machines", fleet.kinds.length > 0 ? [kindsView(state)] : []],
     ["notes", "Notes", fleet.notes.length > 0 ? [h("ul", {}, ...fleet.notes.map((note) => h("li", {}, note)))] : []],

@@ -1,4 +1,4 @@
-// Between nodes: single values beside what they are compared with, and how each kind of value is spread.
+// Between nodes: single values beside what they are compared with, all-reduces of groups, and how each kind of value is spread.
 
 import type { NodesView } from "./document";
 import { button, h, refill } from "../dom";
@@ -34,6 +34,17 @@ export function pairsView({ pairs, pairs_left_out }: NodesView): HTMLElement {
   const table = h("table", { class: "pairs" }, headings(["From", "To", "What", "Measured", "Expected, or median", "Share"], 3), body);
   const rest = pairs_left_out > 0 && h("p", { class: "hint" }, `${many(pairs_left_out)} better ones are in check --json.`);
   return h("div", {}, scroll("Values", table), more, rest);
+}
+
+export function groupsView({ groups }: NodesView): HTMLElement {
+  const rows = groups.map(({ nodes, gpus, members, measured, against, score, slow }) => {
+    const share = score === null ? "–" : score === 0 ? "failed" : ratio(score / 1000);
+    const names = slow === "" ? members : `${members}; slow: ${slow}`;
+    const figures = [many(gpus), measured, against, share].map((text) => h("td", { class: "number" }, text));
+    return h("tr", {}, h("th", { scope: "row" }, `${many(nodes)} nodes`), h("td", {}, names), ...figures);
+  });
+  const table = h("table", { class: "pairs" }, headings(["Group", "Nodes", "GPUs", "Bus bandwidth", "Expected", "Share"], 4), h("tbody", {}, ...rows));
+  return scroll("All-reduces", table);
 }
 
 export function valuesView({ values }: NodesView): HTMLElement {

@@ -215,7 +215,7 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
     out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.5", "-o", &file]);
     let formatted = |format: &str| stdout(&peerlane(&["check", &file, "--format", format]));
     let junit = formatted("junit");
-    assert!(junit.contains("<testsuite name=\"quong\" tests=\"14\" failures=\"1\">"), "{junit}");
+    assert!(junit.contains("<testsuite name=\"quong\" tests=\"15\" failures=\"1\">"), "{junit}");
     assert!(junit.contains("name=\"slow-node: node3\""), "{junit}");
     let markdown = formatted("markdown");
     assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");
@@ -273,6 +273,31 @@ fn the_page_of_a_record_has_its_findings_and_every_node() {
     assert!(redacted.contains("FAULT") && !redacted.contains("node3"));
     let refused = peerlane(&["report", &file, "-o", &name, "--machine", "a"]);
     assert!(status(&refused) == 2 && err(&refused).contains("--machine is for machines"), "{}", err(&refused));
+}
+
+#[test]
+fn the_page_lists_all_reduces_and_where_they_drop() {
+    let (_, file) = fresh("groups.json");
+    out(&["measure", "cluster:hgx-h200-x32", "--faults", "slow-gpus:node9:0.5", "--transport", "nccl", "-o", &file]);
+    let (html, name) = fresh("groups.html");
+    out(&["report", &file, "-o", &name]);
+    let page = crate::report::document(&fs::read_to_string(&html).unwrap());
+    let groups = page["nodes"]["groups"].as_array().unwrap();
+    let planned: Vec<&serde_json::Value> = groups
+        .iter()
+        .filter(|of| of["members"] == format!("node0 to node{}", of["nodes"].as_u64().unwrap() - 1))
+        .collect();
+    let of = |nodes: u64| planned.iter().find(|of| of["nodes"] == nodes).unwrap();
+    assert_eq!((of(8)["gpus"].as_u64(), of(8)["slow"].as_str()), (Some(64), Some("")));
+    assert_eq!(of(16)["slow"].as_str(), Some("node9"), "{groups:#?}");
+    for (nodes, slow) in [(2, false), (4, false), (8, false), (16, true), (32, true)] {
+        let group = if nodes == 2 { groups.iter().find(|of| of["nodes"] == 2).unwrap() } else { of(nodes) };
+        let score = group["score"].as_u64().unwrap();
+        assert_eq!(score < 600, slow, "{group}");
+    }
+    assert!(groups.len() > 5, "halves of those that joined: {groups:#?}");
+    let pairs = page["nodes"]["pairs"].as_array().unwrap();
+    assert!(pairs.iter().all(|pair| pair["what"] != "nccl all-reduce"), "between no two nodes");
 }
 
 #[test]

@@ -43,12 +43,15 @@ pub enum ClusterFault {
     LosesIn(usize, String, u64),
     /// NCCL has no GPUDirect RDMA on a node: `no-gpudirect:node7:0.4`.
     NoGpuDirect(usize, f64),
+    /// What joins the GPUs of a node is slow, and with it each all-reduce of all of them: `slow-gpus:node7:0.5`.
+    SlowGpus(usize, f64),
 }
 
 /// What may be written for a fault.
 pub const FAULTS: &str = "slow-node:NODE:SHARE, slow-nic:NODE/NIC:SHARE, slow-cable:NODE/NIC:SHARE, one-way:NODE[/NIC]:SHARE, \
     slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS], \
-    corrupt:NODE[/NIC], far-nic:NODE/NIC, loses-out:NODE/NIC:PACKETS, loses-in:NODE/NIC:PACKETS or no-gpudirect:NODE:SHARE";
+    corrupt:NODE[/NIC], far-nic:NODE/NIC, loses-out:NODE/NIC:PACKETS, loses-in:NODE/NIC:PACKETS, no-gpudirect:NODE:SHARE or \
+    slow-gpus:NODE:SHARE";
 
 /// Rounds that a lost node answers where no number is given.
 const ROUNDS: usize = 5;
@@ -118,6 +121,7 @@ impl FromStr for ClusterFault {
             "corrupt" if amount.is_none() => part().map(Self::Corrupt),
             "loses-out" => nic().and_then(|(node, nic)| Ok(Self::LosesOut(node, nic, packets()?))),
             "loses-in" => nic().and_then(|(node, nic)| Ok(Self::LosesIn(node, nic, packets()?))),
+            "slow-gpus" => Ok(Self::SlowGpus(number(at)?, share()?)),
             "no-gpudirect" => Ok(Self::NoGpuDirect(number(at)?, share()?)),
             "far-nic" if amount.is_none() => nic().map(|(node, nic)| Self::FarNic(node, nic)),
             "corrupt" | "far-nic" => Err(refuse(format!("{kind} has no share"))),
@@ -141,6 +145,7 @@ impl fmt::Display for ClusterFault {
             Self::FarNic(node, nic) => write!(f, "far-nic:node{node}/{nic}"),
             Self::LosesOut(node, nic, packets) => write!(f, "loses-out:node{node}/{nic}:{packets}"),
             Self::LosesIn(node, nic, packets) => write!(f, "loses-in:node{node}/{nic}:{packets}"),
+            Self::SlowGpus(node, share) => write!(f, "slow-gpus:node{node}:{share}"),
             Self::NoGpuDirect(node, share) => write!(f, "no-gpudirect:node{node}:{share}"),
         }
     }
@@ -159,7 +164,10 @@ impl ClusterFault {
     /// Refuses a fault of a node or NIC that the cluster lacks. Switches are known when paths are.
     pub(super) fn fits(&self, cluster: &Cluster) -> Result<(), String> {
         let (nodes, nics): (Vec<usize>, Vec<&str>) = match self {
-            Self::SlowNode(node, _) | Self::LostNode(node, _) | Self::NoGpuDirect(node, _) => (vec![*node], vec![]),
+            Self::SlowNode(node, _)
+            | Self::LostNode(node, _)
+            | Self::NoGpuDirect(node, _)
+            | Self::SlowGpus(node, _) => (vec![*node], vec![]),
             Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) | Self::FarNic(node, nic) => {
                 (vec![*node], vec![nic])
             }
@@ -198,7 +206,7 @@ mod tests {
         let all = "slow-node:node7:0.5 slow-nic:node7/mlx5_3:0.5 slow-cable:node7/mlx5_3:0.25 one-way:node7:0.3 \
                    one-way:node7/mlx5_0:0.3 slow-path:node1-node2:0.5 slow-switch:leaf3:0.5 slow-link:leaf3-spine1:0.5 \
                    lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1 far-nic:node3/mlx5_1 \
-                   loses-out:node3/mlx5_1:100 loses-in:node3/mlx5_1:9 no-gpudirect:node2:0.4";
+                   loses-out:node3/mlx5_1:100 loses-in:node3/mlx5_1:9 no-gpudirect:node2:0.4 slow-gpus:node2:0.4";
         for text in all.split_whitespace() {
             assert_eq!(text.parse::<ClusterFault>().unwrap().to_string(), text);
         }

@@ -26,7 +26,8 @@ impl Predictor<'_> {
             let paced = together.by_ref().take(edges.len());
             // a ring is as fast as its slowest path
             let shared = paced.zip(alone).filter_map(|(paced, alone)| Some(paced? / alone?));
-            let left = edges.iter().map(|edge| (share.of_step)(edge)).chain(shared).fold(1.0, f64::min);
+            let own = edges.iter().chain([*step]).map(|step| (share.of_step)(step));
+            let left = own.chain(shared).fold(1.0, f64::min);
             let mut through: Vec<String> = Vec::new();
             for edge in edges {
                 let key = self.known(edge);

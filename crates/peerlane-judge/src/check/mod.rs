@@ -329,7 +329,7 @@ pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
 pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
 
 /// The rules on many nodes, which need a record of them. `corrupt-data` and `gpu-nic-apart` are also of single machines.
-pub const RULES_OF_NODES: [&str; 12] = [
+pub const RULES_OF_NODES: [&str; 13] = [
     "lost-node",
     "slow-node",
     "slow-nic",
@@ -338,6 +338,7 @@ pub const RULES_OF_NODES: [&str; 12] = [
     "rdma-gid",
     "packet-loss",
     "nccl-below-verbs",
+    "slow-all-reduce",
     "slow-switch",
     "slow-between-nodes",
     "late-between-nodes",

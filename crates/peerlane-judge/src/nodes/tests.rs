@@ -1,4 +1,5 @@
 use super::*;
+use crate::check::Certainty;
 use peerlane_design::cluster::{embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
 use peerlane_machine::random::Random;
@@ -376,4 +377,26 @@ fn nccl_is_compared_with_verbs_on_the_same_pairs() {
     let run = measured_by(vec![Transport::Verbs, Transport::Nccl], &cluster, Vec::new(), 3);
     let same = verdict_on(&run, Some(&cluster)).same_pairs.unwrap();
     assert!(same.pairs > 100 && (0.7..1.2).contains(&same.median), "{same:?}");
+}
+
+#[test]
+fn the_node_that_slows_all_reduces_is_found_and_explained_ones_are_no_finding_of_their_own() {
+    let cluster = hgx();
+    for node in ["node9", "node3", "node30"] {
+        let findings = found_by_both(&cluster, &format!("slow-gpus:{node}:0.5"));
+        let [only] = &findings[..] else { panic!("{findings:#?}") };
+        assert_eq!((only.rule.as_str(), only.certainty), ("slow-all-reduce", Certainty::Likely), "{only:#?}");
+        assert_eq!(only.subjects, Subject::nodes_of([node]));
+        assert!(only.cost.is_some_and(|cost| (0.45..0.55).contains(&cost.share)), "{only:#?}");
+    }
+    // of the first group only what is expected shows it
+    let findings = found_by_both(&cluster, "slow-gpus:node1:0.5");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.subjects, Subject::nodes_of(["node0", "node1"]), "{only:#?}");
+    for (fault, rule) in [("slow-node:node9:0.5", "slow-node"), ("slow-nic:node5/mlx5_2:0.5", "slow-nic")] {
+        let findings = found_by_both(&cluster, fault);
+        let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+        assert!(only.rule == rule && only.measured.contains("; all-reduce of "), "{only:#?}");
+    }
+    assert_eq!(found_by_both(&cluster, ""), []);
 }

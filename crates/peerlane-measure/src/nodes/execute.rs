@@ -1,11 +1,11 @@
-//! Carries out a plan: its rounds, then suspects again with proven partners.
+//! Carries out a plan: its rounds, then suspects again with proven partners, and all-reduces by halves where a node slows them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::pairings::packed;
 use super::schedule::{rails, step};
 use super::suspects::NEARLY_ALL;
-use super::{Cell, Compared, End, Event, Network, NodePlan, Place, Probe, Step, Transport, suspects};
+use super::{Cell, Compared, End, Event, Network, NodePlan, Place, Probe, Step, Transport, all_reduces, suspects};
 use crate::run::FlagKind;
 
 /// Proven partners that a suspect is measured with again.
@@ -67,7 +67,31 @@ impl Execution<'_> {
         }
         let again = self.again();
         self.total += again.len();
-        again.into_iter().enumerate().all(|(index, steps)| self.round(first + index, steps, true))
+        let after = first + again.len();
+        if !again.into_iter().enumerate().all(|(index, steps)| self.round(first + index, steps, true)) {
+            return false;
+        }
+        self.halve(after);
+        true
+    }
+
+    /// Where all-reduces are slow from some number of nodes on, those that joined there again by halves, while there is time.
+    fn halve(&mut self, mut index: usize) {
+        let pairs = self.cells.iter().filter(|cell| cell.step.transport == Transport::Nccl);
+        let values: Vec<Compared> = pairs.filter_map(|cell| cell.compared(None, Vec::new())).collect();
+        let of_node = |suspect: super::Suspect| match suspect.place {
+            Place::Node(node) | Place::Nic(node, _) => Some(node),
+            Place::Path(..) | Place::Switch(_) => None,
+        };
+        let slow: BTreeSet<usize> =
+            suspects(&values, self.network.nodes().len()).into_iter().filter_map(of_node).collect();
+        while let Some(step) = all_reduces::next(self.network.nodes(), &self.cells, &slow) {
+            self.total += 1;
+            if !self.round(index, vec![step], true) {
+                break;
+            }
+            index += 1;
+        }
     }
 
     /// Runs what is not answered yet; false where there is no time for it, or the caller wants no more.

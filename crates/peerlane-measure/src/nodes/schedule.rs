@@ -260,7 +260,8 @@ impl NodePlan {
                 if transport == Transport::Nccl {
                     let pair = |(a, b): &(usize, usize)| step(transport, false, &rail[*a], &rail[*b]);
                     rounds.extend(once(&pairings).iter().map(|pairs| pairs.iter().map(pair).collect()));
-                    rounds.extend(grown(rail.len()).map(|count| vec![all_reduce(nodes, &rail[..count])]));
+                    let all: Vec<usize> = rail.iter().map(|end| end.node).collect();
+                    rounds.extend(grown(rail.len()).map(|count| vec![all_reduce(nodes, &all[..count])]));
                     continue;
                 }
                 // staged GPU memory has the host's latency, and its loopback no network
@@ -301,10 +302,9 @@ fn grown(all: usize) -> impl Iterator<Item = usize> {
     doubled.take_while(move |n| *n < all).chain((all > 1).then_some(all))
 }
 
-/// The all-reduce among all GPUs of these ends' nodes.
-fn all_reduce(nodes: &[Node], ends: &[End]) -> Step {
+/// The all-reduce among all GPUs of these nodes.
+pub(super) fn all_reduce(nodes: &[Node], all: &[usize]) -> Step {
     let end = |node| End { node, nic: None, memory: "GPUs".to_owned() };
-    let all: Vec<usize> = ends.iter().map(|end| end.node).collect();
     let gpus: usize = all.iter().filter_map(|node| nodes.get(*node)).map(|node| node.gpus.len()).sum();
     let (first, last) = (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0));
     Step {

@@ -4,6 +4,7 @@
 //! `schema/fleet-page-1.json` describes it; the page's TypeScript types are generated from that. Machines and tests are
 //! named once and referred to by index, and scores are per mille.
 
+mod groups;
 mod nodes;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use peerlane::subject::{Subject, join};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::groups::{GroupView, groups};
 use super::{FleetPage, MemberView, OutlierView, SCHEMA, TEMPLATE, TestView, per_mille};
 use crate::formats::nodes::markdown;
 use crate::html::page::fill;
@@ -48,6 +49,8 @@ pub(crate) struct NodesView {
     pairs: Vec<PairView>,
     /// Values that are not listed.
     pairs_left_out: usize,
+    /// All-reduces of groups, which are between no two nodes.
+    groups: Vec<GroupView>,
 }
 
 /// A kind of value.
@@ -167,6 +170,7 @@ impl FleetPage {
                 values: kinds.iter().map(|kind| values(*kind, &scored)).collect(),
                 pairs,
                 pairs_left_out,
+                groups: groups(run, joined),
             }),
             records: 1,
             kinds: Vec::new(),
@@ -447,7 +451,8 @@ fn values(of: Kind, scored: &[Scored]) -> ValuesView {
 
 /// Single values, the worst first, and how many are left out.
 fn pairs(run: &NodesRun, scored: &[Scored]) -> (Vec<PairView>, usize) {
-    let mut all: Vec<(&Scored, f64)> = scored.iter().filter_map(|one| Some((one, one.score?))).collect();
+    let between = scored.iter().filter(|one| !one.joined.cell.step.is_among_many());
+    let mut all: Vec<(&Scored, f64)> = between.filter_map(|one| Some((one, one.score?))).collect();
     all.sort_by(|a, b| a.1.total_cmp(&b.1));
     let end = |end: &peerlane::nodes::End| {
         let host = host(run, end.node);

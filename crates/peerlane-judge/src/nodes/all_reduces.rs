@@ -1,0 +1,94 @@
+//! All-reduces whose rate drops where a node joins.
+
+use super::Joined;
+use super::words::{host, listed, quantity};
+use crate::check::raised::Raised;
+use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_machine::matrix::Unit;
+use peerlane_machine::subject::Subject;
+use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
+
+/// What is left below this is an error.
+const ERROR: f64 = 0.5;
+
+/// Names in a sentence.
+const FEW: usize = 3;
+
+/// Rules whose findings explain that an all-reduce with the node is slow.
+const CAUSES: [&str; 6] = ["slow-node", "slow-nic", "narrow-nic", "gpu-nic-apart", "nccl-below-verbs", "packet-loss"];
+
+/// Drops that no other finding explains; to the findings that do, what they cost in all-reduces is added.
+pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Finding]) -> Vec<Finding> {
+    let expected = |cell: &Cell| {
+        let of = joined.iter().find(|j| std::ptr::eq(j.cell, cell))?;
+        of.expected.as_ref().map(|expected| expected.value)
+    };
+    let mut found = Vec::new();
+    for drop in drops(&run.cells, &expected) {
+        let count = drop.cell.step.nodes().count();
+        let value = quantity(false, drop.cell.value().unwrap_or(0.0));
+        let against = match (expected(drop.cell), drop.before) {
+            (Some(expected), _) => format!("{}, predicted", quantity(false, expected)),
+            (None, Some(before)) => {
+                let of = before.step.nodes().count();
+                format!("{}, as of {of} nodes", quantity(false, before.value().unwrap_or(0.0)))
+            }
+            (None, None) => String::new(),
+        };
+        let words = format!("all-reduce of {count} nodes {value} of {against}");
+        let hosts: Vec<String> = drop.joined.iter().map(|node| host(run, *node)).collect();
+        let explains = |finding: &&mut Finding| {
+            CAUSES.contains(&finding.rule.as_str())
+                && finding.kind == FindingKind::Fault
+                && finding.subjects.iter().any(|of| matches!(of, Subject::Node(name) if is_of(name, &hosts)))
+        };
+        match findings.iter_mut().find(explains) {
+            Some(finding) if finding.measured.contains("all-reduce of ") => {}
+            Some(finding) => finding.measured = format!("{}; {words}", finding.measured),
+            None => found.push(finding(run, &drop, hosts, count, value, against)),
+        }
+    }
+    found
+}
+
+/// Whether a subject is one of these hosts, or a part of one.
+fn is_of(name: &str, hosts: &[String]) -> bool {
+    let own = name.split_once('/').map_or(name, |(host, _)| host);
+    hosts.iter().any(|host| host == own)
+}
+
+fn finding(run: &NodesRun, drop: &Drop, hosts: Vec<String>, count: usize, value: String, expected: String) -> Finding {
+    let severity = if drop.left < ERROR { Severity::Error } else { Severity::Warning };
+    // without a model NCCL may have chosen otherwise for so many nodes
+    let one = hosts.len() == 1;
+    let certainty = if one || drop.before.is_none() { Certainty::Likely } else { Certainty::Possible };
+    let raised = Raised::new("slow-all-reduce", FindingKind::Fault, severity, certainty);
+    let percent = format!("{:.0} %", 100.0 * drop.left);
+    let before = drop.before.map(|before| before.step.nodes().count());
+    let names = listed(&hosts, FEW);
+    let summary = match (before, one) {
+        (Some(_), true) => {
+            format!("{names}: an all-reduce that it joins has {percent} of its rate: its pairs are as fast as others'")
+        }
+        (Some(before), false) => format!(
+            "from {before} to {count} nodes an all-reduce drops to {percent} of its rate: one of {names}, which joined"
+        ),
+        (None, _) => format!("all-reduces have {percent} of what is expected from the first on, of {names}"),
+    };
+    let cost = drop.cell.value().map(|own| {
+        let lost = own / drop.left - own;
+        Cost { lost: lost / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - drop.left }
+    });
+    let first = hosts.first().cloned().unwrap_or_else(|| host(run, 0));
+    Finding {
+        measured: format!("NCCL among {count} nodes: {value} bus bandwidth"),
+        expected,
+        fix: format!(
+            "Look at what pairs do not use: the other GPUs of {first} with their NICs, and what joins its GPUs (`peerlane check live` \
+             there). Leave it out of the job, and compare NCCL_DEBUG=INFO there with another node's: channels, and the transport of each."
+        ),
+        confirm: format!("`ssh {first} peerlane check live`; measure again without {names}"),
+        cost,
+        ..raised.summary(summary).about(Subject::nodes_of(hosts)).finding
+    }
+}
