@@ -25,6 +25,6 @@ mod system;
 pub mod timeline;
 
 pub use host::Mapping;
-pub use live::{GpuName, GpuSink, GpuSource, Live, OpenError, Ranks, start_ahead};
+pub use live::{GpuName, GpuSink, GpuSource, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead};
 pub use nvml::Tolerated;
 pub use output::take_output;

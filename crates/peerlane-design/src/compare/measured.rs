@@ -206,12 +206,14 @@ pub(super) fn local(machine: &Machine) -> Option<MeasuredAlone> {
 }
 
 /// From one node to another that a NIC moves data between: the lowest of what a matrix, a statement or a table by message size shows
-/// of any of these pairs.
-pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]]) -> Option<MeasuredAlone> {
+/// of any of these pairs; or what a run staged in host memory.
+pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]], staged: bool) -> Option<MeasuredAlone> {
     let has = |row: Option<NodeId>, col: Option<NodeId>| row.zip(col).is_some_and(|(a, b)| pairs.contains(&[a, b]));
-    let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| has(row, col));
+    let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |matrix, row, col| {
+        (matrix.p2p == Some(false)) == staged && has(row, col)
+    });
     let published = machine.kind != MachineKind::Captured;
-    let curves = machine.curves.iter().filter(|(curve, _)| !curve.settings.contains_key("direction"));
+    let curves = machine.curves.iter().filter(|(curve, _)| !staged && !curve.settings.contains_key("direction"));
     let curves = curves.filter_map(|(curve, origin)| {
         let [from, to] = curve.ends.as_slice() else { return None };
         let best = curve.best().filter(|_| has(machine.fabric.find(from), machine.fabric.find(to)))?.rate.gb();

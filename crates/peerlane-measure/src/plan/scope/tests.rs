@@ -105,7 +105,7 @@ fn in_full_everything_is_asked_once_but_managed_memory_and_nics() {
     let full = plan(&machine, Scope::Full, &[], &[]).unwrap();
     let asked = counts(&full);
     let absent: Vec<Test> = Test::ALL.into_iter().filter(|test| !asked.contains_key(test)).collect();
-    assert_eq!(absent, [Test::Numa, Test::Managed, Test::Nic]);
+    assert_eq!(absent, [Test::Numa, Test::Managed, Test::Nic, Test::NicGpu]);
     assert_eq!(full.skipped.iter().map(|s| s.test).collect::<Vec<_>>(), [Test::Numa]);
     // shifts by 1, 2 and 3, and two swaps that are no shift; 15 sets four ways, single ones not mixed
     assert_eq!((asked[&Test::Permutations].0, asked[&Test::Subsets].0), (2 * 5, 15 * 4 - 4));

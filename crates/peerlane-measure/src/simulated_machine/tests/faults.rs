@@ -281,7 +281,7 @@ fn a_corrupt_pair_corrupts_the_exchanges_that_cross_it() {
 /// RDMA from NIC to NIC of hpcac-tessa.
 fn rdma(from: &str, to: &str) -> Step {
     let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host".to_owned() };
-    let work = Work::Rdma(Rdma { from: end(from), to: end(to), op: Operation::Write });
+    let work = Work::Rdma(Rdma::of_host(end(from), end(to), Operation::Write));
     Step { test: Test::Nic, work, size: Size::Exactly(Bytes::from_mib(1)) }
 }
 
