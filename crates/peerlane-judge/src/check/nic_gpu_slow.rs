@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_device_or_a_pair_is_named() {
-        let nic = found(|_, _, _, nic| if nic == 2 { 6.0 } else { 12.0 });
-        assert_eq!(nic, ["16 direct and staged rates between GPUs and mlx5_2 reach 50 % of what the paths should give"]);
+        let nic = found(|_, _, _, nic| if nic == 2 { 4.0 } else { 12.0 });
+        assert_eq!(nic, ["16 direct and staged rates between GPUs and mlx5_2 reach 33 % of what the paths should give"]);
         let gpu = found(|direct, _, gpu, _| if direct && gpu == 1 { 3.0 } else { 12.0 });
         assert_eq!(gpu, ["8 direct rates between GPU1 and NICs reach 25 % of what the paths should give"]);
         let pair = found(|direct, to_gpu, gpu, nic| if direct && !to_gpu && (gpu, nic) == (0, 3) { 6.0 } else { 12.0 });

@@ -147,7 +147,9 @@ impl Kind {
             HostMemory::ManagedFaults => Some("managed, by faults"),
             HostMemory::ManagedPrefetch => Some("managed, prefetched"),
         });
-        words.extend((self.via == Via::Pipeline).then_some("through a pipeline of our own"));
+        // of a NIC, staged is always this
+        let own = self.via == Via::Pipeline && self.ends == Ends::Gpus;
+        words.extend(own.then_some("through a pipeline of our own"));
         words.dedup();
         words.join(", ")
     }

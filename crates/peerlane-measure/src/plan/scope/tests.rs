@@ -303,6 +303,34 @@ fn nics_go_out_and_back_and_to_each_other_one_at_a_time() {
 }
 
 #[test]
+fn each_gpu_meets_each_nic_directly_and_staged_both_ways() {
+    let machine = system("hpcac-tessa");
+    let quick = plan(&machine, Scope::Quick, &[Test::NicGpu], &[]).unwrap();
+    assert_eq!(counts(&quick)[&Test::NicGpu], (4 * 4 * 4, 4 * 4 * 4));
+    let shown = nics(&quick);
+    assert_eq!((shown[0].as_str(), shown[16].as_str()), ("GPU0→mlx5_0", "mlx5_0→GPU0"));
+    assert_eq!(shown[32], "GPU0→mlx5_0, staged");
+    assert_eq!(shown.iter().collect::<std::collections::BTreeSet<_>>().len(), 64, "each once");
+    let one_gpu = quick.steps().all(|step| step.work.gpus().len() == 1);
+    assert!(one_gpu, "the GPU is opened");
+    let picked = plan(&machine, Scope::Quick, &[Test::NicGpu], &["GPU1>mlx5_2"]).unwrap();
+    assert_eq!(nics(&picked).join(" "), "GPU1→mlx5_2 GPU1→mlx5_2, staged");
+    assert!(plan(&machine, Scope::Full, &[], &[]).unwrap().steps().all(|step| step.test != Test::NicGpu));
+
+    // 16 GPUs with 10 NICs: each with its nearest and one half way round
+    let mut b = switched(16).fabric.into_builder();
+    let cpu = b.node(Node::new("cpu1", NodeKind::Cpu));
+    for i in 0..10 {
+        let nic = b.node(Node::new(format!("mlx5_{i}"), NodeKind::Nic));
+        b.link(Link::new(cpu, nic, LinkKind::pcie("5.0 x16".parse().unwrap())));
+    }
+    let many = Machine::new("many", MachineKind::Design, b.build().unwrap());
+    assert_eq!(plan(&many, Scope::Quick, &[Test::NicGpu], &[]).unwrap().steps().count(), 16 * 2 * 4);
+    let without = plan(&switched(1), Scope::Quick, &[Test::NicGpu], &[]).unwrap();
+    assert_eq!(without.skipped[0].why, "no NIC that does RDMA is known");
+}
+
+#[test]
 fn of_many_nics_not_all_pairs_are_measured() {
     let mut b = switched(1).fabric.into_builder();
     let cpu = b.node(Node::new("cpu1", NodeKind::Cpu));

@@ -345,6 +345,11 @@ mod tests {
         for (keys, expected) in cases {
             assert_eq!(fault("h200x4-vm", keys), Ok(expected), "{keys}");
         }
+        // a GPU and a NIC
+        for (key, is) in [("hang", "Hang"), ("corrupt", "Corrupt"), ("p2p_off", "PeerOff")] {
+            let read = fault("hpcac-tessa", &format!("{key} = [\"mlx5_2\", \"GPU1\"]")).unwrap();
+            assert!(format!("{read:?}").starts_with(is), "{read:?}");
+        }
         // what is not given stays as designed
         let slow = fault("7gforce", "link = [\"plx0\", \"GPU0\"]\npcie = \"1.0\"");
         assert_eq!(slow, Ok(Fault::Width { link: pair("plx0", "GPU0"), width: width("1.0 x1") }));
