@@ -421,12 +421,7 @@ impl<'a> Expectation<'a> {
     }
 
     /// A rate of a NIC's, with its interval.
-    fn around(
-        &self,
-        per_unit: f64,
-        class: Class,
-        of: impl Fn(&Model) -> Option<(Rate, String)>,
-    ) -> Option<Expected> {
+    fn around(&self, per_unit: f64, class: Class, of: impl Fn(&Model) -> Option<(Rate, String)>) -> Option<Expected> {
         let (rate, words) = of(self.model)?;
         let value = rate.bytes_per_second() / per_unit;
         let ends =

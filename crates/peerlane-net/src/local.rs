@@ -137,7 +137,11 @@ impl LocalNics {
             let side = if to_gpu { &passive } else { &active };
             let (host, slots) = side.slots(!to_gpu)?;
             let mut made = gpus.stage(gpu, &host, &slots, side.message())?;
-            if to_gpu { passive.receive_into(&mut *made)? } else { active.send_from(&mut *made)? }
+            if to_gpu {
+                passive.receive_into(&mut *made)?
+            } else {
+                active.send_from(&mut *made)?
+            }
             stage = Some((made, to_gpu));
         } else if staged {
             return Err(Failure::new(FlagKind::NotApplicable, format!("no GPU was opened, and the step is {rdma}")));

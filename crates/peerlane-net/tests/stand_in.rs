@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "programs of this test's own")]
+#![allow(clippy::print_stdout, reason = "what a GPU's driver answered")]
 
 #[path = "stand_in/gpu.rs"]
 mod gpu;
@@ -23,8 +24,8 @@ use peerlane_gpu::{GpuName, Live, Tolerated};
 use peerlane_machine::matrix::Operation;
 use peerlane_machine::transfer::{NicEnd, Rdma, Registration, Via};
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_measure::nodes::{Cell, Event, Method, Node, NodePlan, Probe, Transport, Wanted, execute};
 use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
+use peerlane_measure::nodes::{Cell, Event, Method, Node, NodePlan, Probe, Transport, Wanted, execute};
 use peerlane_measure::run::{self, FlagKind};
 use peerlane_measure::{measure, plan};
 use peerlane_net::gpu_memory::Gpus;
@@ -193,9 +194,27 @@ fn gpus_of_one_node() {
     let (failed, corrupt, hung) = (FlagKind::Failed, FlagKind::Corrupt, FlagKind::Hung);
     let refused = FlagKind::NotApplicable;
     let faults = [
-        ("hostonly0", "GPU0", DIRECT, refused, "no GPU memory for hostonly0: dmabuf: ibv_reg_dmabuf_mr: Operation not supported"),
-        ("hostonly0", "GPU0", DIRECT, refused, "; nvidia-peermem: ibv_reg_mr: Bad address (os error 14), since the module is not loaded"),
-        ("sound0", "GPU1", DIRECT, refused, "dmabuf: the driver exports no memory of GPU1; nvidia-peermem: ibv_reg_mr: Bad address"),
+        (
+            "hostonly0",
+            "GPU0",
+            DIRECT,
+            refused,
+            "no GPU memory for hostonly0: dmabuf: ibv_reg_dmabuf_mr: Operation not supported",
+        ),
+        (
+            "hostonly0",
+            "GPU0",
+            DIRECT,
+            refused,
+            "; nvidia-peermem: ibv_reg_mr: Bad address (os error 14), since the module is not loaded",
+        ),
+        (
+            "sound0",
+            "GPU1",
+            DIRECT,
+            refused,
+            "dmabuf: the driver exports no memory of GPU1; nvidia-peermem: ibv_reg_mr: Bad address",
+        ),
         ("lost0", "GPU0", DIRECT, failed, "local catastrophic error"),
         ("error0", "GPU0", DIRECT, failed, "transport retry counter exceeded"),
         ("wrong0", "GPU0", DIRECT, corrupt, "1 of 65536 bytes"),
@@ -210,7 +229,8 @@ fn gpus_of_one_node() {
     let steps = steps.chain(faults.iter().map(|(nic, gpu, via, ..)| (*nic, *gpu, *via)));
     let steps = steps.flat_map(|(nic, gpu, via)| ways.map(|to_gpu| with_gpu(nic, gpu, to_gpu, via))).collect();
     let (cells, notes) = measured(steps, &mut gpu::StandInGpus);
-    let of = |at: usize| ways.map(|to_gpu| cells.iter().find(|cell| cell.step == 2 * at + usize::from(to_gpu)).unwrap());
+    let of =
+        |at: usize| ways.map(|to_gpu| cells.iter().find(|cell| cell.step == 2 * at + usize::from(to_gpu)).unwrap());
     for (at, (nic, gpu, via, registration)) in sound.into_iter().enumerate() {
         for cell in of(at) {
             assert!(cell.value().is_some_and(|gb| gb > 0.001), "{nic} {gpu} {via:?}: {cell:?}");
@@ -224,7 +244,8 @@ fn gpus_of_one_node() {
             assert!(cell.value().is_none() && flag.detail.contains(words), "{nic} {gpu} {via:?}: {}", flag.detail);
         }
     }
-    let why = "plain0 uses GPU0's memory by nvidia-peermem, not as a dmabuf: ibv_reg_dmabuf_mr: Operation not supported";
+    let why =
+        "plain0 uses GPU0's memory by nvidia-peermem, not as a dmabuf: ibv_reg_dmabuf_mr: Operation not supported";
     assert!(notes.iter().any(|note| note.starts_with(why)), "{notes:?}");
     let without = LocalNics::new(BTreeMap::new()).prepare(
         &[&with_gpu("sound0", "GPU0", false, DIRECT)],
@@ -258,7 +279,8 @@ fn a_real_gpu() {
         }
     }
     let ways = [false, true];
-    let of = |nic: &str, via| gpus.iter().flat_map(|gpu| ways.map(|to_gpu| with_gpu(nic, &gpu.name, to_gpu, via))).collect();
+    let of =
+        |nic: &str, via| gpus.iter().flat_map(|gpu| ways.map(|to_gpu| with_gpu(nic, &gpu.name, to_gpu, via))).collect();
     let mut staged: Vec<plan::Step> = of("sound0", Via::Pipeline);
     staged.iter_mut().for_each(|step| step.size = plan::Size::Exactly(Bytes::from_mib(1)));
     let (cells, _) = measured(staged, &mut live);

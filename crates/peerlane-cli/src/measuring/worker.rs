@@ -134,7 +134,9 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
             // a machine without a GPU has NICs, too
             let mut steps = request.plan.steps().peekable();
             let asked = steps.peek().is_some();
-            let by_nics = asked && !request.more && steps.all(|step| matches!(step.work, Work::Rdma(_)) && step.work.gpus().is_empty());
+            let by_nics = asked
+                && !request.more
+                && steps.all(|step| matches!(step.work, Work::Rdma(_)) && step.work.gpus().is_empty());
             let live = if by_nics { None } else { Some(Live::open(gpus, &request.tolerated).map_err(refused)?) };
             Ok(Box::new(Here { live, nics: LocalNics::new(nics.clone()), on_nics: false, began: Instant::now() }))
         }

@@ -391,9 +391,22 @@ fn gpu_memory_through_nics_is_measured_checked_reported_and_compared() {
 
     let compared = peerlane(&["compare", text(&sound), text(&bad)]);
     let said = String::from_utf8(compared.stdout).unwrap();
-    for figure in ["GPU → NIC, worst GPU", "GPU → NIC, through host memory"] {
-        let line = said.lines().skip_while(|line| !line.starts_with(figure)).nth(1).unwrap_or_default();
-        assert!(line.trim_start().starts_with("measured"), "{figure}: {said}");
+    let figure = |name: &str| {
+        let line = said.lines().skip_while(|line| !line.starts_with(name)).nth(1);
+        let line = line.unwrap_or_else(|| panic!("{name}: {said}"));
+        line.split_whitespace().skip(1).map(|gb| gb.parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    let rows = [
+        "GPU → host by NIC, worst",
+        "GPU → host by NIC, staged",
+        "host → GPU by NIC, worst",
+        "host → GPU by NIC, staged",
+    ];
+    for (row, sound) in rows.into_iter().zip([10.5, 6.76, 10.0, 6.30]) {
+        let measured = figure(row);
+        assert!((measured[0] / sound - 1.0).abs() < 0.02, "{row}: {measured:?}");
+        // GPU3's link carries less
+        assert!(measured[1] < 4.0, "{row}: {measured:?}");
     }
     let page = folder.join("page.html");
     let reported = peerlane(&["report", text(&bad), "-o", text(&page)]);

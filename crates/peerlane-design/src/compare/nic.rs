@@ -107,9 +107,7 @@ pub(super) fn gpu_nic(model: &Model) -> Option<GpuNic> {
     let ends = || gpus.iter().flat_map(|gpu| nics.iter().map(|nic| [*gpu, *nic]));
     let towards: Vec<[NodeId; 2]> = ends().collect();
     let back: Vec<[NodeId; 2]> = ends().map(|[gpu, nic]| [nic, gpu]).collect();
-    let ways = [towards, back];
-    let measured = ways.each_ref().map(|pairs| measured::by_nic(model.machine, pairs, false));
-    let measured_staged = ways.map(|pairs| measured::by_nic(model.machine, &pairs, true));
+    let measured = [towards, back].map(|pairs| measured::by_nic(model.machine, &pairs));
     let pairs: Vec<Pair> = ends().filter_map(|[gpu, nic]| pair(model, gpu, nic)).collect();
     let name = |id: NodeId| fabric.node(id).name.clone();
     let names = |pair: &Pair| [name(pair.gpu), name(pair.nic)];
@@ -125,12 +123,12 @@ pub(super) fn gpu_nic(model: &Model) -> Option<GpuNic> {
         let known = nearest.iter().filter(|pair| pair.direct[way].is_some());
         let slowest = known.min_by(|a, b| gb(&a.direct[way]).total_cmp(&gb(&b.direct[way])));
         let worst = slowest.or(nearest.first());
-        let [measured, staged] = [&measured, &measured_staged].map(|of| of[way].as_ref().map(|of| of.worst.clone()));
+        let measured = measured[way].as_ref().map(|measured| measured.worst.clone());
         NicRates {
             direct: slowest.and_then(|p| figure(&p.direct[way])).map(|figure| Figure { measured, ..figure }),
             direct_pair: slowest.map(|pair| names(pair)),
             method: slowest.and_then(|p| p.direct[way].as_ref()).map(|path| path.method),
-            staged: worst.and_then(|p| figure(&p.staged[way])).map(|figure| Figure { measured: staged, ..figure }),
+            staged: worst.and_then(|p| figure(&p.staged[way])),
         }
     };
     let message = |pair: &Pair| {

@@ -111,7 +111,9 @@ impl DeviceBuffer {
         let mut descriptor: i32 = -1;
         let place = ptr::from_mut(&mut descriptor).cast::<c_void>();
         // SAFETY: the range is this allocation; a handle of this kind is one int, and its place outlives the call.
-        unsafe { call!(self.context.driver(), cuMemGetHandleForAddressRange(place, self.address, self.bytes, kind, 0)) }?;
+        unsafe {
+            call!(self.context.driver(), cuMemGetHandleForAddressRange(place, self.address, self.bytes, kind, 0))
+        }?;
         if descriptor < 0 {
             return Err(CudaError::nonsense(CALL, format!("{descriptor}, which is no file")));
         }

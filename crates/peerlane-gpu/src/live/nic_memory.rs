@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use peerlane::measure::Failure;
 
-use super::failure::Problem;
 use super::Live;
+use super::failure::Problem;
 use crate::cuda::{Buffer, Context, CudaError, DeviceBuffer, PinnedBuffer, Stream};
 use crate::host::Mapping;
 
@@ -48,7 +48,9 @@ impl NicMemory {
     pub fn dmabuf(&self) -> Result<File, String> {
         match self.context.device.exports_dmabuf() {
             Some(true) => self.device.dmabuf().map_err(|e| e.to_string()),
-            Some(false) => Err(format!("the driver exports no memory of {}: its kernel modules are not the open ones", self.gpu)),
+            Some(false) => {
+                Err(format!("the driver exports no memory of {}: its kernel modules are not the open ones", self.gpu))
+            }
             None => Err("the driver knows no dmabuf".to_owned()),
         }
     }
@@ -123,9 +125,8 @@ impl NicStage {
     /// # Errors
     /// What the driver reports.
     pub fn read(&mut self, slot: usize, to: &mut [u64]) -> Result<(), Failure> {
-        let copied = self.on(slot, |stage, stream, _| {
-            stream.copy_to_slice(to, stage.device.part(slot * stage.bytes, stage.bytes))
-        });
+        let copied = self
+            .on(slot, |stage, stream, _| stream.copy_to_slice(to, stage.device.part(slot * stage.bytes, stage.bytes)));
         Ok(copied.map_err(Problem::from)?)
     }
 

@@ -27,12 +27,10 @@ fn run(view: &View) -> Vec<Raised> {
         for group in blame(&cells, &bad) {
             let slow = group.cells.iter().filter_map(|at| matrix.get(*at));
             match group.culprit {
-                Some((End::Node(id), _)) => {
-                    match devices.iter_mut().find(|(known, _)| *known == id) {
-                        Some((_, known)) => known.extend(slow),
-                        None => devices.push((id, slow.collect())),
-                    }
-                }
+                Some((End::Node(id), _)) => match devices.iter_mut().find(|(known, _)| *known == id) {
+                    Some((_, known)) => known.extend(slow),
+                    None => devices.push((id, slow.collect())),
+                },
                 _ => pairs.extend(slow),
             }
         }
@@ -148,7 +146,8 @@ fn staged_is_faster(view: &View, all: &[Vec<Compared>]) -> Option<Raised> {
     let pairs = subjects(view, &of);
     let ends: Vec<(String, String)> =
         pairs.iter().filter_map(Subject::ends).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
-    let class = worst.cell.nodes().and_then(|(a, b)| view.class(a, b)).map_or(String::new(), |class| format!(" ({class})"));
+    let class =
+        worst.cell.nodes().and_then(|(a, b)| view.class(a, b)).map_or(String::new(), |class| format!(" ({class})"));
     let is_gpu = |end: End| matches!(end, End::Node(id) if view.fabric().node(id).kind == NodeKind::Gpu);
     let only_reads = of.iter().all(|one| is_gpu(one.cell.from));
     let fix = if only_reads {
@@ -196,7 +195,8 @@ mod tests {
         for direct in [true, false] {
             for to_gpu in [false, true] {
                 // places are by GPU and NIC in either direction
-                let at = |i: usize, j: usize| if to_gpu { value(direct, to_gpu, j, i) } else { value(direct, to_gpu, i, j) };
+                let at =
+                    |i: usize, j: usize| if to_gpu { value(direct, to_gpu, j, i) } else { value(direct, to_gpu, i, j) };
                 let (rows, cols) = if to_gpu { (&nics, &gpus) } else { (&gpus, &nics) };
                 let matrix = Matrix {
                     quantity: Quantity::Bandwidth,
@@ -232,7 +232,10 @@ mod tests {
     #[test]
     fn a_device_or_a_pair_is_named() {
         let nic = found(|_, _, _, nic| if nic == 2 { 4.0 } else { 12.0 });
-        assert_eq!(nic, ["16 direct and staged rates between GPUs and mlx5_2 reach 33 % of what the paths should give"]);
+        assert_eq!(
+            nic,
+            ["16 direct and staged rates between GPUs and mlx5_2 reach 33 % of what the paths should give"]
+        );
         let gpu = found(|direct, _, gpu, _| if direct && gpu == 1 { 3.0 } else { 12.0 });
         assert_eq!(gpu, ["8 direct rates between GPU1 and NICs reach 25 % of what the paths should give"]);
         let pair = found(|direct, to_gpu, gpu, nic| if direct && !to_gpu && (gpu, nic) == (0, 3) { 6.0 } else { 12.0 });
@@ -243,6 +246,9 @@ mod tests {
     fn what_is_faster_through_host_memory_is_said() {
         let reads = found(|direct, to_gpu, _, nic| if direct && !to_gpu && nic < 2 { 10.0 } else { 12.0 });
         assert_eq!(reads.len(), 1, "{reads:?}");
-        assert!(reads[0].ends_with("is slower directly than through host memory: 83 % of its rate at worst"), "{reads:?}");
+        assert!(
+            reads[0].ends_with("is slower directly than through host memory: 83 % of its rate at worst"),
+            "{reads:?}"
+        );
     }
 }

@@ -132,7 +132,8 @@ fn by_loopback(view: &View, one: &Compared, id: NodeId) -> Raised {
     };
     let summary =
         format!("{nic} reaches {} of what it should, out and back through itself{hint}", percent(one.share()));
-    let raised = finding(view, &RULE, (Fault, Likely), &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
+    let raised =
+        finding(view, &RULE, (Fault, Likely), &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
     raised
         .fix(
             "No cable is involved: read the width of the adapter's link and of those above it (`lspci -vv`), and reseat or move the \

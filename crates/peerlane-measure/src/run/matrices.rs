@@ -364,7 +364,8 @@ mod tests {
         ];
         let cells: Vec<Cell> = steps.iter().enumerate().map(|(i, s)| cell(i, s, i as f64 + 1.0)).collect();
         let all = matrices(&cells);
-        let shown: Vec<_> = all.iter().map(|m| (m.matrix.rows.join(" "), m.matrix.p2p, m.matrix.values[0][0])).collect();
+        let shown: Vec<_> =
+            all.iter().map(|m| (m.matrix.rows.join(" "), m.matrix.p2p, m.matrix.values[0][0])).collect();
         let of = |rows: &str, direct, value| (rows.to_owned(), Some(direct), Some(value));
         assert_eq!(
             shown,

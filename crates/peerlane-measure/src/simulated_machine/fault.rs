@@ -43,9 +43,8 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
                 rebuild = true;
             }
             Fault::PeerOff { pair: [a, b] } => {
-                let gpu = |name: &str| {
-                    design.fabric.find(name).filter(|id| design.fabric.node(*id).kind == NodeKind::Gpu)
-                };
+                let gpu =
+                    |name: &str| design.fabric.find(name).filter(|id| design.fabric.node(*id).kind == NodeKind::Gpu);
                 if let Some((a, b)) = gpu(a).zip(gpu(b)) {
                     truth.p2p.extend([(a, b), (b, a)].map(|pair| (pair, P2pStatus::NotSupported)));
                 }

@@ -34,7 +34,12 @@ pub(super) fn fill(region: &Region, offset: usize, bytes: usize, seed: u32) -> R
 }
 
 /// Compares `bytes` bytes from `offset` on, which 8 divides, with what `fill` writes: how many differ, and the first of them.
-pub(super) fn differing(region: &Region, offset: usize, bytes: usize, seed: u32) -> Result<Option<(usize, usize)>, Failure> {
+pub(super) fn differing(
+    region: &Region,
+    offset: usize,
+    bytes: usize,
+    seed: u32,
+) -> Result<Option<(usize, usize)>, Failure> {
     if let Some(mut memory) = region.gpu() {
         let mut copy = vec![0; bytes.div_ceil(WORD)];
         memory.read(offset, &mut copy)?;

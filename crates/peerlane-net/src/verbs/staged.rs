@@ -66,7 +66,11 @@ impl Verbs {
         self.endpoint.report_each();
         let time = Duration::from_secs_f64(time.seconds().clamp(0.0, 3600.0));
         let mut turn = 0;
-        if to_gpu { self.write_slot(0)? } else { stage.begin(0, false)? }
+        if to_gpu {
+            self.write_slot(0)?
+        } else {
+            stage.begin(0, false)?
+        }
         for _ in 0..BEFORE {
             turn = self.staged_turn(turn, stage, to_gpu)?;
         }

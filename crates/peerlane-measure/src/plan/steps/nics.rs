@@ -2,8 +2,8 @@
 
 use super::Site;
 use crate::plan::{Scope, Size, Step, Test, Work, rounds::round_robin};
-use peerlane_machine::matrix::Operation;
 use peerlane_machine::fabric::PathClass;
+use peerlane_machine::matrix::Operation;
 use peerlane_machine::transfer::{NicEnd, Rdma, Via};
 use peerlane_machine::units::Bytes;
 

@@ -308,7 +308,9 @@ fn gpu_memory_through_nics_answers_by_the_model_and_by_its_faults() {
         }
     }
     let share = |faults: &[Fault]| {
-        all.map(|(to_gpu, via)| rate(faults, &with_gpu("mlx5_2", to_gpu, via)) / rate(&[], &with_gpu("mlx5_2", to_gpu, via)))
+        all.map(|(to_gpu, via)| {
+            rate(faults, &with_gpu("mlx5_2", to_gpu, via)) / rate(&[], &with_gpu("mlx5_2", to_gpu, via))
+        })
     };
     let slow = |from: &str, to: &str| [Fault::Slow { from: from.to_owned(), to: to.to_owned(), factor: 0.5 }];
     // what leaves the GPU, and what comes to it
