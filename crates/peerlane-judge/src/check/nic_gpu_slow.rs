@@ -1,10 +1,13 @@
 //! RDMA with GPU memory that is slower than the path gives, and GPU memory that a NIC reaches faster by way of host memory.
 
 use super::culprit::blame;
-use super::nic_slow::{Compared, compared, finding, slow_by_loopback};
+use super::nic_slow::{Compared, compared, finding, limit, slow_by_loopback};
 use super::prelude::*;
 
 pub(super) const RULE: Rule = Rule { id: "nic-gpu-slow", run: Many(run) };
+
+/// Pairs of a class whose median says what is usual.
+const FEWEST_PEERS: usize = 4;
 
 /// Below this share of the staged rate a direct one is slower, and not by noise.
 const SLOWER: f64 = 0.95;
@@ -18,7 +21,9 @@ fn run(view: &View) -> Vec<Raised> {
     let is_open = |one: &Compared| ![one.cell.from, one.cell.to].into_iter().any(|end| is_in(end, &explained));
     let all: Vec<Vec<Compared>> = view
         .gpus_with_nics()
-        .map(|(matrix, series)| compared(view, matrix, series).into_iter().filter(is_open).collect())
+        .map(|(matrix, series)| {
+            beside_peers(view, compared(view, matrix, series).into_iter().filter(is_open).collect())
+        })
         .collect();
     let (mut devices, mut pairs): (Vec<(NodeId, Vec<&Compared>)>, Vec<&Compared>) = (Vec::new(), Vec::new());
     for matrix in &all {
@@ -42,6 +47,19 @@ fn run(view: &View) -> Vec<Raised> {
     raised.extend(of_pairs(view, &pairs));
     raised.extend(staged_is_faster(view, &all));
     raised
+}
+
+/// Also slow is what is far below the median of pairs of the same path class: how well a GPU answers reads and a root complex forwards
+/// them is known within wide bounds, and is the same for all of a kind.
+fn beside_peers<'a>(view: &View, mut all: Vec<Compared<'a>>) -> Vec<Compared<'a>> {
+    let class = |one: &Compared| one.cell.nodes().and_then(|(a, b)| view.class(a, b));
+    let by_class = grouped(all.iter().map(|one| (class(one), one.share())));
+    for one in &mut all {
+        let peers = by_class.iter().find(|(of, shares)| *of == class(one) && shares.len() >= FEWEST_PEERS);
+        let usual = peers.and_then(|(_, shares)| median(shares.iter().copied())).map_or(0.0, |usual| usual.min(1.0));
+        one.slow |= one.share() < limit(view, &one.matrix.matrix) * usual;
+    }
+    all
 }
 
 fn is_in(end: End, nodes: &std::collections::HashSet<NodeId>) -> bool {
@@ -189,6 +207,11 @@ mod tests {
     /// What is found where 12 GB/s are expected of each of four GPUs with each of four NICs, and these are measured: directly and
     /// staged, from the GPU and to it.
     fn found(value: impl Fn(bool, bool, usize, usize) -> f64) -> Vec<String> {
+        found_from(11.5, value)
+    }
+
+    /// The same where the least that is expected may be less.
+    fn found_from(low: f64, value: impl Fn(bool, bool, usize, usize) -> f64) -> Vec<String> {
         let mut machine: Machine = system("hpcac-tessa").unwrap().unwrap();
         let named = |name: &str| (0..4).map(|i| format!("{name}{i}")).collect::<Vec<String>>();
         let (gpus, nics) = (named("GPU"), named("mlx5_"));
@@ -215,8 +238,7 @@ mod tests {
             }
         }
         let binding = Bottleneck { words: "its line".to_owned(), link: None };
-        let expected =
-            |_: &Matrix, _, _| Some(Expected { value: 12.0, low: 11.5, high: 12.5, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| Some(Expected { value: 12.0, low, high: 12.5, binding: binding.clone() });
         see_expecting(&machine, Parts::embedded(), expected, |view| {
             run(view).into_iter().map(|raised| raised.finding.summary).collect()
         })
@@ -240,6 +262,17 @@ mod tests {
         assert_eq!(gpu, ["8 direct rates between GPU1 and NICs reach 25 % of what the paths should give"]);
         let pair = found(|direct, to_gpu, gpu, nic| if direct && !to_gpu && (gpu, nic) == (0, 3) { 6.0 } else { 12.0 });
         assert_eq!(pair, ["RDMA between GPU0 and mlx5_3 (direct) reaches 50 % of what the paths should give"]);
+    }
+
+    #[test]
+    fn a_pair_is_told_by_its_peers_where_little_is_known() {
+        // all may be as slow as this, and all but one are not
+        let pair = found_from(4.0, |_, to_gpu, gpu, nic| if to_gpu && (gpu, nic) == (1, 2) { 4.5 } else { 12.0 });
+        assert_eq!(
+            pair,
+            ["RDMA between mlx5_2 and GPU1 (direct and staged) reaches 38 % of what the paths should give"]
+        );
+        assert_eq!(found_from(4.0, |_, _, _, _| 4.5), [""; 0]);
     }
 
     #[test]

@@ -75,6 +75,12 @@ pub(super) fn slow_by_loopback(view: &View) -> HashSet<NodeId> {
     slow.filter_map(|one| if let End::Node(id) = one.cell.from { Some(id) } else { None }).collect()
 }
 
+/// Below this share of what is expected a rate is slow.
+pub(super) fn limit(view: &View, matrix: &Matrix) -> f64 {
+    let settings = view.settings.slow_path;
+    if matrix.p2p == Some(false) { settings.staged } else { settings.slow }
+}
+
 /// All rates of a matrix, loopbacks too.
 pub(super) fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a Series) -> Vec<Compared<'a>> {
     let matrix = &measured.matrix;
@@ -89,9 +95,7 @@ pub(super) fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a
             let Some(should) = of(|expected| expected.value) else { continue };
             let cell = Cell { i, j, from, to, rate };
             let share = rate.bytes_per_second() / should.bytes_per_second();
-            let settings = view.settings.slow_path;
-            let limit = if matrix.p2p == Some(false) { settings.staged } else { settings.slow };
-            let slow = of(Expected::least).is_none_or(|least| rate < least) && share < limit;
+            let slow = of(Expected::least).is_none_or(|least| rate < least) && share < limit(view, matrix);
             all.push(Compared { matrix: measured, cell, expected: should, binding: &expected.binding.words, slow });
         }
     }
