@@ -79,7 +79,7 @@ pub fn growing_run(data: &[u8]) {
 /// The record between nodes, whole or growing: it is judged, and comes back when it is written.
 pub fn nodes_run(data: &[u8]) {
     let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
-    let ends = Ends::of(&run);
+    let ends = Ends::of(&run, None);
     judge(&run, &joined(&run, None, &ends), &ends, &Settings::default(), None);
     let _ = measured_cluster::cluster(&run);
     let written = run.to_json().expect("a record is JSON");

@@ -54,7 +54,7 @@ impl Joined<'_> {
     /// What the value is judged by: the nearest to it of what it may be.
     fn against(&self) -> Option<f64> {
         let expected = self.expected.as_ref()?;
-        let within = |range: [f64; 2]| self.cell.value().map(|value| value.clamp(range[0], range[1].max(range[0])));
+        let within = |range: [f64; 2]| self.cell.value().map(|value| value.max(range[0]).min(range[1]));
         Some(expected.range.and_then(within).unwrap_or(expected.value))
     }
 }
