@@ -1,4 +1,5 @@
 # Runs on both nodes of run.sh: node 1 is the head, and judges. See nodes.sh.
+# What node 2 sends is slowed, then lost in part, then cut into smaller packets; at last its agent is killed.
 
 export PEERLANE_SECRET=two-nodes-of-soft-roce SLURMD_NODENAME=node$NODE
 failures=0
@@ -18,6 +19,13 @@ if [ "$NODE" = 2 ]; then
     /bin/tc qdisc add dev eth0 root netem rate 8mbit limit 10000
     nodes || { wrong "ended with $?"; cat /tmp/said; }
     /bin/tc qdisc del dev eth0 root
+    /bin/tc qdisc add dev eth0 root netem loss 2% limit 10000
+    nodes || { wrong "ended with $?"; cat /tmp/said; }
+    /bin/tc qdisc del dev eth0 root
+    # the payload of RoCE packets follows from it: 1024 bytes at 1500, 512 here
+    ip link set dev eth0 mtu 700
+    nodes || { wrong "ended with $?"; cat /tmp/said; }
+    ip link set dev eth0 mtu 1500
     nodes &
     nc -l -p 7001 >/dev/null
     killall -9 peerlane
@@ -47,6 +55,20 @@ echo "what node2 sends is slowed to 8 Mbit/s:"
 nodes --transport verbs --budget 120s -o /tmp/slow.json || { wrong "ended with $?"; cat /tmp/said; }
 check /tmp/slow.json
 has /tmp/found "one way, from node2/rxe0 to node1/rxe0, "
+
+echo "of what node2 sends 2 % are lost:"
+nodes --transport verbs --budget 120s -o /tmp/loss.json || { wrong "ended with $?"; cat /tmp/said; }
+grep '"ports"' /tmp/loss.json || wrong "no counter was read"
+# a sentence on one line
+peerlane check --json /tmp/loss.json >/tmp/found
+grep -E '"(rule|summary|measured)": "' /tmp/found
+has /tmp/found "from node2/rxe0 to node1/rxe0, packets are lost"
+
+echo "packets of node2 are smaller:"
+nodes --transport verbs --budget 120s -o /tmp/mtu.json || { wrong "ended with $?"; cat /tmp/said; }
+peerlane check --json /tmp/mtu.json >/tmp/found
+grep -E '"(rule|summary|measured)": "' /tmp/found
+has /tmp/found "node2/rxe0: packets carry 512 bytes, and those of another port 1024"
 
 echo "the agent of node2 is killed in the middle:"
 (

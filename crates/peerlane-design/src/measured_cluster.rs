@@ -13,8 +13,8 @@ use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport};
 use peerlane_measure::run::machine_of_texts;
-use peerlane_model::model::Model;
 use peerlane_model::model::rdma::{self, Message, Method, NicDirection, between, nic_path};
+use peerlane_model::model::{Model, TcpEnd, staged_by_tcp};
 use peerlane_read::catalogue::{Parts, read_system};
 
 /// Host names in a sentence.
@@ -57,6 +57,8 @@ pub struct EndRates {
 pub struct Ends {
     machines: Vec<Option<Arc<Machine>>>,
     known: HashMap<(usize, String), EndRates>,
+    /// By node the first GPU's end of TCP, where it sends and where it receives.
+    tcp: HashMap<usize, [TcpEnd; 2]>,
 }
 
 impl Ends {
@@ -66,11 +68,17 @@ impl Ends {
         let alike = cluster.map(|cluster| Arc::new(cluster.node.clone()));
         let own = |node| machine_of(node).map(Arc::new).or_else(|| alike.clone());
         let machines: Vec<Option<Arc<Machine>>> = run.nodes.iter().map(own).collect();
-        let mut known = HashMap::new();
+        let (mut known, mut tcp) = (HashMap::new(), HashMap::new());
         let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
         for (at, node) in run.nodes.iter().enumerate().filter(described) {
             let Some(machine) = &machines[at] else { continue };
             let model = Model::new(machine, Parts::embedded());
+            // the driver may show fewer GPUs to the agent than the machine has; they are alike
+            if !node.gpus.is_empty()
+                && let Some(gpu) = machine.fabric.of_kind(NodeKind::Gpu).next()
+            {
+                tcp.insert(at, [true, false].map(|out| TcpEnd::of(&model, gpu, out)));
+            }
             for nic in &node.nics {
                 let Some([memory, id]) = place(machine, &nic.name, &nic.memory) else { continue };
                 let end =
@@ -82,7 +90,7 @@ impl Ends {
                 known.insert((at, nic.name.clone()), EndRates { out, into, back });
             }
         }
-        Ends { machines, known }
+        Ends { machines, known, tcp }
     }
 
     /// The machine of each node, where it is known; nodes that are alike share one.
@@ -93,6 +101,12 @@ impl Ends {
     /// One end.
     pub fn get(&self, node: usize, nic: &str) -> Option<&EndRates> {
         self.known.get(&(node, nic.to_owned()))
+    }
+
+    /// The least, the likely and the most that GPU memory reaches by TCP, where host memory reaches `host` over the same path.
+    pub fn staged(&self, step: &Step, host: Rate) -> Option<[Rate; 3]> {
+        let (from, to) = (self.tcp.get(&step.from.node)?[0], self.tcp.get(&step.to.node)?[1]);
+        Some(staged_by_tcp(host, step.queue_pairs, step.size, [from, to]))
     }
 
     /// What the ends of a step by verbs carry, the slower one, and what binds it.

@@ -50,6 +50,8 @@ pub struct Prediction {
     pub through: Vec<String>,
     /// What binds it, where that is known.
     pub bound_by: Option<String>,
+    /// The least and the most that it may be, where a piece of it is not known well.
+    pub range: Option<[f64; 2]>,
 }
 
 /// The nodes of a cluster as those that measure each other.
@@ -170,6 +172,7 @@ impl<'a> Predictor<'a> {
                 value: both * value,
                 through: known.through.clone(),
                 bound_by: None,
+                range: None,
             })
         };
         steps.iter().enumerate().map(predicted).collect()

@@ -20,7 +20,7 @@ pub use against::{Change, NodesComparison, compare};
 pub use same_pairs::SamePairs;
 pub use words::quantity;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,6 +29,7 @@ use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
+use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe, Step, Transport};
 
 /// Names the format of [`NodesCheck`].
@@ -49,13 +50,22 @@ impl Joined<'_> {
         let (value, expected) = (self.cell.value()?, self.expected.as_ref()?.value);
         Some(if self.cell.step.probe == Probe::Latency { expected / value } else { value / expected })
     }
+
+    /// What the value is judged by: the nearest to it of what it may be.
+    fn against(&self) -> Option<f64> {
+        let expected = self.expected.as_ref()?;
+        let within = |range: [f64; 2]| self.cell.value().map(|value| value.max(range[0]).min(range[1]));
+        Some(expected.range.and_then(within).unwrap_or(expected.value))
+    }
 }
 
 /// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated; without one,
 /// the ends decide, of nodes that described themselves.
 pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> Vec<Joined<'a>> {
     let Some(cluster) = cluster else {
-        return run.cells.iter().map(|cell| Joined { cell, expected: of_ends(run, ends, cell) }).collect();
+        let hosts = by_tcp(run);
+        let expected = |cell| of_ends(run, ends, cell).or_else(|| of_staged(ends, &hosts, cell));
+        return run.cells.iter().map(|cell| Joined { cell, expected: expected(cell) }).collect();
     };
     let mut predictor = Predictor::new(cluster);
     let mut all = Vec::with_capacity(run.cells.len());
@@ -69,7 +79,7 @@ pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> 
 /// What the ends and their ports carry: from host memory to the NIC, the slower port's line, from the NIC to host memory.
 fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
     let step = &cell.step;
-    if !matches!(step.probe, Probe::Write | Probe::Read | Probe::Send) {
+    if !matches!(step.probe, Probe::Write | Probe::Read | Probe::Send) || step.is_of_gpus() {
         return None;
     }
     let ends = ends.rate(step).map(|(rate, why)| (rate.bytes_per_second(), why.to_owned()));
@@ -80,7 +90,30 @@ fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
         (None, Some((rate, why))) => (rate, Some(why)),
         (None, None) => return None,
     };
-    Some(Prediction { value, through: Vec::new(), bound_by })
+    Some(Prediction { value, through: Vec::new(), bound_by, range: None })
+}
+
+/// What host memory reached by TCP, from node to node.
+fn by_tcp(run: &NodesRun) -> HashMap<(usize, usize), f64> {
+    let of_host = |cell: &&Cell| {
+        let step = &cell.step;
+        (step.transport, step.probe, step.is_of_gpus()) == (Transport::Tcp, Probe::Send, false)
+    };
+    let rate = |cell: &Cell| Some(((cell.step.from.node, cell.step.to.node), cell.value()?));
+    run.cells.iter().filter(of_host).filter_map(rate).collect()
+}
+
+/// What GPU memory should reach by TCP, staged at both ends, from what host memory reached on the same path.
+fn of_staged(ends: &Ends, hosts: &HashMap<(usize, usize), f64>, cell: &Cell) -> Option<Prediction> {
+    let step = &cell.step;
+    if (step.transport, step.probe, step.is_of_gpus()) != (Transport::Tcp, Probe::Send, true) {
+        return None;
+    }
+    let host = *hosts.get(&(step.from.node, step.to.node))?;
+    let all = ends.staged(step, Rate::from_bytes_per_second(host))?;
+    let [least, likely, most] = all.map(Rate::bytes_per_second);
+    let bound_by = Some("passes over memory at both ends, beside host memory's rate".to_owned());
+    Some(Prediction { value: likely, through: Vec::new(), bound_by, range: Some([least, most]) })
 }
 
 /// What binds a path whose ends carry more than its ports.
@@ -115,6 +148,9 @@ pub struct Pair {
     /// What it should be, in the same unit, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<f64>,
+    /// The least and the most that it may be, where a piece of it is not known well: a value within is as expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_range: Option<[f64; 2]>,
     /// What binds that, where the nodes' own paths are known: `NIC0–rc0, PCIe 3.0 x8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<String>,
@@ -215,8 +251,20 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
         probe: step.probe,
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
+        expected_range: joined.expected.as_ref().and_then(|expected| expected.range),
         bound_by: joined.expected.as_ref().and_then(|expected| expected.bound_by.clone()),
         share: joined.share(),
+    }
+}
+
+/// Below this share of what is expected, a value is off: ClusterKit's limit.
+const OFF: f64 = 0.93;
+
+impl Pair {
+    /// Whether it is worse than expected, by more than pairs that are sound differ.
+    pub fn is_off(&self) -> bool {
+        let within = self.expected_range.zip(self.measured).is_some_and(|(range, measured)| measured >= range[0]);
+        self.share.is_some_and(|share| share < OFF) && !within
     }
 }
 

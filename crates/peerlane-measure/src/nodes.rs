@@ -269,7 +269,7 @@ impl PortErrors {
         for rise in more {
             let same = |own: &&mut Rise| (own.counter, &own.of) == (rise.counter, &rise.of);
             match self.errors.iter_mut().find(same) {
-                Some(own) => own.by += rise.by,
+                Some(own) => own.by = own.by.saturating_add(rise.by),
                 None => self.errors.push(rise.clone()),
             }
         }

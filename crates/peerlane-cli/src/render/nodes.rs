@@ -39,9 +39,6 @@ pub(crate) fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>)
 /// Pairs that are shown as not as expected.
 const PAIRS: usize = 8;
 
-/// Below this share of what is expected, a value is off: ClusterKit's limit.
-const OFF: f64 = 0.93;
-
 /// Writes the verdict, findings, and the values that are off; with `-v` all findings and the spread of values.
 pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, detail: Detail) -> io::Result<()> {
     let headline = headline(run, check);
@@ -103,7 +100,7 @@ fn who(run: &NodesRun) -> String {
 
 /// The values that are off, worst first. Where there are more than `most`, the worst of each end that data comes from.
 pub(crate) fn off(check: &NodesCheck, most: usize) -> Vec<&Pair> {
-    let mut off: Vec<&Pair> = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).collect();
+    let mut off: Vec<&Pair> = check.pairs.iter().filter(|pair| pair.is_off()).collect();
     if most < off.len() {
         let mut known = BTreeSet::new();
         off.retain(|pair| known.insert(&pair.from));
@@ -198,7 +195,7 @@ pub(crate) fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail
 pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
     let values = check.pairs.iter().filter(|pair| pair.measured.is_some()).count();
     let compared = check.pairs.iter().filter(|pair| pair.share.is_some()).count();
-    let off = check.pairs.iter().filter(|pair| pair.share.is_some_and(|share| share < OFF)).count();
+    let off = check.pairs.iter().filter(|pair| pair.is_off()).count();
     let missing = match check.pairs.len() - values {
         0 => String::new(),
         n => format!(", {n} missing"),

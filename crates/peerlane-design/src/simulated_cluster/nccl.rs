@@ -36,7 +36,12 @@ impl Predictor<'_> {
             }
             through.sort();
             through.dedup();
-            all.push(self.rate(step).map(|rate| Prediction { value: rate * left, through, bound_by: None }));
+            all.push(self.rate(step).map(|rate| Prediction {
+                value: rate * left,
+                through,
+                bound_by: None,
+                range: None,
+            }));
         }
         all
     }

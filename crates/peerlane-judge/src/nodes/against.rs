@@ -76,7 +76,7 @@ fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
     let earlier: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
     let join = |cell: &'a Cell| {
         let value = earlier.get(&key(after, cell))?.value()?;
-        Some(Joined { cell, expected: Some(Prediction { value, through: Vec::new(), bound_by: None }) })
+        Some(Joined { cell, expected: Some(Prediction { value, through: Vec::new(), bound_by: None, range: None }) })
     };
     after.cells.iter().filter_map(join).collect()
 }

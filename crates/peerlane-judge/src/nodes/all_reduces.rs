@@ -15,7 +15,16 @@ const ERROR: f64 = 0.5;
 const FEW: usize = 3;
 
 /// Rules whose findings explain that an all-reduce with the node is slow.
-const CAUSES: [&str; 6] = ["slow-node", "slow-nic", "narrow-nic", "gpu-nic-apart", "nccl-below-verbs", "packet-loss"];
+const CAUSES: [&str; 8] = [
+    "slow-node",
+    "slow-nic",
+    "narrow-nic",
+    "gpu-nic-apart",
+    "nccl-below-verbs",
+    "packet-loss",
+    "slow-between-nodes",
+    "slow-switch",
+];
 
 /// Drops that no other finding explains; to the findings that do, what they cost in all-reduces is added.
 pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Finding]) -> Vec<Finding> {
@@ -40,12 +49,16 @@ pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Fin
         let explains = |finding: &&mut Finding| {
             CAUSES.contains(&finding.rule.as_str())
                 && finding.kind == FindingKind::Fault
-                && finding.subjects.iter().any(|of| matches!(of, Subject::Node(name) if is_of(name, &hosts)))
+                && finding.subjects.iter().any(|of| match of {
+                    Subject::Node(name) => finding.rule == "slow-switch" || is_of(name, &hosts),
+                    Subject::Pair(a, b) => is_of(a, &hosts) || is_of(b, &hosts),
+                    _ => false,
+                })
         };
         match findings.iter_mut().find(explains) {
             Some(finding) if finding.measured.contains("all-reduce of ") => {}
             Some(finding) => finding.measured = format!("{}; {words}", finding.measured),
-            None => found.push(finding(run, &drop, hosts, count, value, against)),
+            None => found.push(finding(&drop, hosts, count, value, against)),
         }
     }
     found
@@ -57,18 +70,23 @@ fn is_of(name: &str, hosts: &[String]) -> bool {
     hosts.iter().any(|host| host == own)
 }
 
-fn finding(run: &NodesRun, drop: &Drop, hosts: Vec<String>, count: usize, value: String, expected: String) -> Finding {
+fn finding(drop: &Drop, hosts: Vec<String>, count: usize, value: String, expected: String) -> Finding {
     let severity = if drop.left < ERROR { Severity::Error } else { Severity::Warning };
     // without a model NCCL may have chosen otherwise for so many nodes
-    let one = hosts.len() == 1;
+    let one = hosts.len() == 1 && drop.shown;
     let certainty = if one || drop.before.is_none() { Certainty::Likely } else { Certainty::Possible };
+    // no single node's: so does NCCL over this network
+    let severity = if hosts.is_empty() { Severity::Info } else { severity };
     let raised = Raised::new("slow-all-reduce", FindingKind::Fault, severity, certainty);
     let percent = format!("{:.0} %", 100.0 * drop.left);
     let before = drop.before.map(|before| before.step.nodes().count());
     let names = listed(&hosts, FEW);
     let summary = match (before, one) {
+        (Some(before), _) if hosts.is_empty() => format!(
+            "from {before} to {count} nodes an all-reduce drops to {percent} of its rate, and with none of those that joined alone"
+        ),
         (Some(_), true) => {
-            format!("{names}: an all-reduce that it joins has {percent} of its rate: its pairs are as fast as others'")
+            format!("{names}: an all-reduce that it joins has {percent} of its rate, and no pair of it shows why")
         }
         (Some(before), false) => format!(
             "from {before} to {count} nodes an all-reduce drops to {percent} of its rate: one of {names}, which joined"
@@ -79,15 +97,27 @@ fn finding(run: &NodesRun, drop: &Drop, hosts: Vec<String>, count: usize, value:
         let lost = own / drop.left - own;
         Cost { lost: lost / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - drop.left }
     });
-    let first = hosts.first().cloned().unwrap_or_else(|| host(run, 0));
+    let (fix, confirm) = match hosts.first() {
+        Some(first) => (
+            format!(
+                "Look at what pairs do not use: the other GPUs of {first} with their NICs, and what joins its GPUs (`peerlane check \
+                 live` there). Leave it out of the job, and compare NCCL_DEBUG=INFO there with another node's: channels, and the \
+                 transport of each."
+            ),
+            format!("`ssh {first} peerlane check live`; measure again without {names}"),
+        ),
+        None => (
+            "Look at what all of them share: uplinks of leaf switches, and what NCCL chooses for so many nodes (NCCL_DEBUG=INFO: \
+             algorithm, protocol, channels)."
+                .to_owned(),
+            "NCCL_DEBUG=INFO with both numbers of nodes".to_owned(),
+        ),
+    };
     Finding {
         measured: format!("NCCL among {count} nodes: {value} bus bandwidth"),
         expected,
-        fix: format!(
-            "Look at what pairs do not use: the other GPUs of {first} with their NICs, and what joins its GPUs (`peerlane check live` \
-             there). Leave it out of the job, and compare NCCL_DEBUG=INFO there with another node's: channels, and the transport of each."
-        ),
-        confirm: format!("`ssh {first} peerlane check live`; measure again without {names}"),
+        fix,
+        confirm,
         cost,
         ..raised.summary(summary).about(Subject::nodes_of(hosts)).finding
     }

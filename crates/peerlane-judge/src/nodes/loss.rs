@@ -31,7 +31,8 @@ pub(super) fn loss(run: &NodesRun) -> Vec<Finding> {
     for of in &run.ports {
         for rise in &of.errors {
             let name = format!("{}/{}", host(run, of.node), nic(&rise.of));
-            *ports.entry(name).or_default().entry(rise.counter).or_default() += rise.by;
+            let count = ports.entry(name).or_default().entry(rise.counter).or_default();
+            *count = count.saturating_add(rise.by);
         }
     }
     let counted = |counter: ErrorCounter| -> Vec<(&String, u64)> {

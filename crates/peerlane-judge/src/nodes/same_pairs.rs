@@ -10,12 +10,16 @@ use super::words::{end, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
+use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, Nic, NodesRun, Probe, Step, Transport};
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Parts;
 
-/// Less than this of what verbs reach between the same nodes is not the network's: GPUDirect RDMA is off, or NCCL is elsewhere.
+/// Less than this of what verbs reach between the same nodes, or of what paths between GPU and NIC carry, is not the network's:
+/// GPUDirect RDMA is off, or NCCL is elsewhere.
 const LOW: f64 = 0.5;
 
 /// Names in a sentence.
@@ -44,6 +48,8 @@ struct Same<'a> {
     nccl: f64,
     verbs: f64,
     nic: &'a End,
+    /// What NCCL could have of that: less where the paths between GPU and NIC carry less, or less is predicted of NCCL.
+    could: f64,
 }
 
 impl Same<'_> {
@@ -55,7 +61,8 @@ impl Same<'_> {
 /// All of them. Of several NICs the slowest one counts of those that are nearest to the GPUs, since it is not known which one NCCL
 /// took: no single slow NIC makes NCCL slow beside verbs.
 fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>> {
-    let near: Vec<BTreeSet<String>> = (0..run.nodes.len()).map(|node| nearest(run, ends, node)).collect();
+    let (near, direct): (Vec<BTreeSet<String>>, Vec<f64>) =
+        (0..run.nodes.len()).map(|node| nearest(run, ends, node).unwrap_or((BTreeSet::new(), f64::INFINITY))).unzip();
     let key = |step: &Step| [step.from.node.min(step.to.node), step.from.node.max(step.to.node)];
     let is_near = |end: &End| {
         let known = near.get(end.node).filter(|near| !near.is_empty());
@@ -77,22 +84,27 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
     let same = |one: &Joined| {
         let nodes = key(&one.cell.step);
         let (verbs, nic) = *verbs.get(&nodes)?;
-        Some(Same { nodes, nccl: one.cell.value()?, verbs, nic })
+        let predicted = one.expected.as_ref().map(|expected| expected.value);
+        let paths = nodes.iter().filter_map(|node| direct.get(*node)).copied();
+        let could = paths.chain(predicted).fold(verbs, f64::min);
+        Some(Same { nodes, nccl: one.cell.value()?, verbs, nic, could })
     };
     joined.iter().filter(|j| j.cell.step.probe == Probe::SendReceive).filter_map(same).collect()
 }
 
-/// The NICs of a node that are nearest to its first GPU, by which it takes part; none where that is not known.
-fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> BTreeSet<String> {
-    let of = || {
-        let fabric = &ends.machines().get(node)?.as_ref()?.fabric;
-        let node = run.nodes.get(node)?;
-        let gpu = fabric.find(&node.gpus.first()?.name)?;
-        let class = |nic: &Nic| fabric.find(&nic.name).and_then(|id| fabric.class(gpu, id));
-        let best = node.nics.iter().filter_map(class).min()?;
-        Some(node.nics.iter().filter(|nic| class(nic) == Some(best)).map(|nic| nic.name.clone()).collect())
-    };
-    of().unwrap_or_default()
+/// The NICs of a node that are nearest to its first GPU, by which it takes part, and what the path to them carries, where that is
+/// known.
+fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>, f64)> {
+    let machine = ends.machines().get(node)?.as_ref()?;
+    let (fabric, node) = (&machine.fabric, run.nodes.get(node)?);
+    let gpu = fabric.find(&node.gpus.first()?.name)?;
+    let class = |nic: &Nic| fabric.find(&nic.name).and_then(|id| fabric.class(gpu, id));
+    let best = node.nics.iter().filter_map(class).min()?;
+    let near: Vec<&Nic> = node.nics.iter().filter(|nic| class(nic) == Some(best)).collect();
+    let model = Model::new(machine, Parts::embedded());
+    let rates = near.iter().filter_map(|nic| gpu_rate(&model, gpu, fabric.find(&nic.name)?));
+    let direct = rates.reduce(f64::max).unwrap_or(f64::INFINITY);
+    Some((near.into_iter().map(|nic| nic.name.clone()).collect(), direct))
 }
 
 /// In one line; `None` where no pair was measured by both.
@@ -120,8 +132,10 @@ pub(super) fn below(
 ) -> (Option<Finding>, BTreeSet<usize>) {
     let mut all = pairs(run, joined, ends);
     all.retain(|same| !same.nodes.iter().any(|node| explained.contains(node)));
-    let low =
-        |of: &[&Same]| Median::of(&of.iter().map(|s| s.share()).collect::<Vec<_>>()).is_some_and(|m| m.value < LOW);
+    let low = |of: &[&Same]| {
+        let shares: Vec<f64> = of.iter().map(|same| same.nccl / same.could).collect();
+        Median::of(&shares).is_some_and(|median| median.value < LOW)
+    };
     let nodes: BTreeSet<usize> = all.iter().flat_map(|same| same.nodes).collect();
     let of = |node: usize| all.iter().filter(|same| same.nodes.contains(&node)).collect::<Vec<_>>();
     let slow: BTreeSet<usize> = nodes.iter().copied().filter(|node| low(&of(*node))).collect();

@@ -42,9 +42,12 @@ fn mtu(run: &NodesRun) -> Vec<Finding> {
         let other = |(size, names): (&u32, &Vec<String>)| {
             let raised = Raised::new("rdma-mtu", FindingKind::Fault, Severity::Warning, Certainty::Certain);
             let names_in_words = listed(names, FEW);
+            let others = match of_largest.len() {
+                1 => "another port".to_owned(),
+                many => format!("{many} others"),
+            };
             let summary = format!(
-                "{names_in_words}: packets carry {size} bytes, and those of {} others {largest}; a pair uses the smaller size",
-                of_largest.len()
+                "{names_in_words}: packets carry {size} bytes, and those of {others} {largest}; a pair uses the smaller size"
             );
             Finding {
                 measured: format!(

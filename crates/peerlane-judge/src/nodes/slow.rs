@@ -45,11 +45,8 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
             .iter()
             .filter(of_kind)
             .filter_map(|j| {
-                let (expected, through) = j
-                    .expected
-                    .as_ref()
-                    .map(|e| (e.value, e.through.clone()))
-                    .map_or((None, Vec::new()), |(v, t)| (Some(v), t));
+                let (expected, through) =
+                    j.expected.as_ref().map(|e| (j.against(), e.through.clone())).unwrap_or_default();
                 // two nodes have no peers
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;

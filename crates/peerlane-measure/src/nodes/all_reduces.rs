@@ -18,8 +18,11 @@ pub struct Drop<'a> {
     pub cell: &'a Cell,
     /// The group before, if there is a smaller one.
     pub before: Option<&'a Cell>,
-    /// The nodes that may be it: those that joined, less those with which a group was measured again and was fast.
+    /// The nodes that may be it: those that joined, less those with which a group was measured again and was fast. None are left where
+    /// each was fast: then no single node is the cause.
     pub joined: Vec<usize>,
+    /// Whether a group was measured again with just these, and was slow.
+    pub shown: bool,
     /// What is left of the rate.
     pub left: f64,
 }
@@ -45,7 +48,7 @@ pub fn drops<'a>(cells: &'a [Cell], expected: &dyn Fn(&Cell) -> Option<f64>) -> 
         {
             let had: BTreeSet<usize> = before.iter().flat_map(|before| before.step.nodes()).collect();
             let mut joined: BTreeSet<usize> = cell.step.nodes().filter(|node| !had.contains(node)).collect();
-            let middle = (own * usual).sqrt();
+            let (middle, mut shown) = ((own * usual).sqrt(), false);
             for tried in &again {
                 let nodes: BTreeSet<usize> = tried.step.nodes().collect();
                 let more: BTreeSet<usize> = nodes.difference(&had).copied().collect();
@@ -53,12 +56,15 @@ pub fn drops<'a>(cells: &'a [Cell], expected: &dyn Fn(&Cell) -> Option<f64>) -> 
                     continue;
                 }
                 match share(tried) {
-                    Some(share) if share < middle => joined = more,
-                    Some(_) => joined.retain(|node| !more.contains(node)),
+                    Some(share) if share < middle => (joined, shown) = (more, true),
+                    Some(_) => {
+                        joined.retain(|node| !more.contains(node));
+                        shown = false;
+                    }
                     None => {}
                 }
             }
-            drops.push(Drop { cell, before, joined: joined.into_iter().collect(), left: own / usual });
+            drops.push(Drop { cell, before, joined: joined.into_iter().collect(), shown, left: own / usual });
         }
         before = Some(cell);
     }
@@ -70,8 +76,12 @@ pub fn drops<'a>(cells: &'a [Cell], expected: &dyn Fn(&Cell) -> Option<f64>) -> 
 pub(super) fn next(nodes: &[Node], cells: &[Cell], slow: &BTreeSet<usize>) -> Option<Step> {
     let open = |drop: &Drop| !drop.joined.iter().any(|node| slow.contains(node));
     drops(cells, &|_| None).into_iter().filter(open).find_map(|drop| {
-        let half = drop.joined.get(..drop.joined.len() / 2).filter(|half| !half.is_empty())?;
-        let of: Vec<usize> = drop.before?.step.nodes().chain(half.iter().copied()).collect();
+        // half of them; a last one by itself, which may be left only because the others are fast
+        let some = drop.joined.get(..drop.joined.len().div_ceil(2)).filter(|some| !some.is_empty())?;
+        if drop.shown && some.len() == drop.joined.len() {
+            return None;
+        }
+        let of: Vec<usize> = drop.before?.step.nodes().chain(some.iter().copied()).collect();
         let step = all_reduce(nodes, &of);
         // one that failed tells nothing, and is not tried again
         (!cells.iter().any(|cell| cell.step == step)).then_some(step)
@@ -114,7 +124,7 @@ mod tests {
         assert_eq!(found(&[]), (vec![], 0));
         for node in [2, 3, 5, 8, 11, 15, 16, 31] {
             let (joined, halves) = found(&[node]);
-            assert!(joined == [vec![node]] && halves <= 4, "{node}: {joined:?} {halves}");
+            assert!(joined == [vec![node]] && halves <= 5, "{node}: {joined:?} {halves}");
         }
         let cells: Vec<Cell> =
             [2, 4].map(|n| cell(all_reduce(&nodes(4), &(0..n).collect::<Vec<_>>()), false, &[3])).into();
@@ -124,6 +134,24 @@ mod tests {
         let cells = [cell(all_reduce(&nodes(2), &[0, 1]), false, &[1])];
         let known = drops(&cells, &|_| Some(300e9));
         assert!(known.len() == 1 && known[0].joined == [0, 1] && (known[0].left - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_rate_that_falls_with_each_node_is_no_nodes_fault() {
+        let nodes = nodes(16);
+        // a quarter less from 8 to 16 nodes, bit by bit
+        let rate = |step: &Step| 300e9 * (1.0 - 0.035 * (step.nodes().count() as f64 - 8.0).max(0.0));
+        let cell = |step: Step, again| {
+            let values = vec![rate(&step); 8];
+            Cell::of(step, 0, again, Ok(Samples { values, verdict: Verdict::Intact }))
+        };
+        let group = |n: usize| all_reduce(&nodes, &(0..n).collect::<Vec<_>>());
+        let mut cells: Vec<Cell> = [2, 4, 8, 16].map(|n| cell(group(n), false)).into();
+        while let Some(step) = next(&nodes, &cells, &BTreeSet::new()) {
+            cells.push(cell(step, true));
+        }
+        let [drop] = &drops(&cells, &|_| None)[..] else { panic!() };
+        assert!(drop.joined.is_empty() && !drop.shown, "{:?}", drop.joined);
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(super) const STAGED_PIECE: Bytes = Bytes(1 << 20);
 /// RTX 6000 Ada (29.3 of 22.2; 31.4 of 22.3).
 pub(super) const STAGED_TURN: Fallback = Fallback { name: "staged_turn_cost", value: 0.45, slow: 1.0, fast: 0.15 };
 
+/// GB/s of a core's pass over memory outside its caches, beside one within them: what a socket's copy loses of a buffer that a device
+/// wrote or read. `memmove` of 1 MiB on the host of two H200 (Emerald Rapids, virtual machine, November 2026, medians of three) reaches
+/// 32.3 GB/s in the caches and 5.58 from ring to ring of 64 MiB, which passes over memory twice: half of the difference a byte.
+pub(super) const MEMORY_PASS: Fallback = Fallback { name: "memory_pass_rate", value: 13.5, slow: 8.0, fast: 25.0 };
+
 /// Answers of the data-link layer for each packet, as a share of one acknowledgement and one update of flow control: a
 /// port may join them, or send more. Both ways at once, 26.12 GB/s through one PEX 8747 are 0.75 and 25.30 another's 1.2
 /// (Exxact, 2016). Over PCIe 5.0 between root ports of EPYC, 112.3 where one way is 57.2 leave 0.3 (voipmonitor/rtx6kpro,

@@ -21,6 +21,7 @@ mod resources;
 mod route;
 mod spin_glass;
 mod staging;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod unified;
@@ -45,6 +46,7 @@ use peerlane_read::catalogue::{Parts, Spread};
 use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
 pub use spin_glass::{HalfSweep, Pace, SideAdvice, SpinGlassAdvice, spin_glass_advice, spin_update};
+pub use tcp::{TcpEnd, staged_by_tcp};
 pub use unified::{UnifiedMemory, UnifiedMethod, UnifiedPass, UnifiedRate, unified_memory};
 
 /// Whether a transfer between GPUs may go directly.

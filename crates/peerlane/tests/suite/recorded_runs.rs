@@ -75,8 +75,26 @@ fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
     let all = run.cells.iter().find(|cell| cell.step.probe == Probe::AllReduce).unwrap();
     assert_eq!((all.step.queue_pairs, all.step.algorithm_share()), (2, 1.0));
     let ends = Ends::of(&run, None);
-    let judged = nodes_check::judge(&run, &nodes_check::joined(&run, None, &ends), &ends, &Settings::default(), None);
+    let joined = nodes_check::joined(&run, None, &ends);
+    let judged = nodes_check::judge(&run, &joined, &ends, &Settings::default(), None);
     assert!(judged.findings.is_empty(), "{:?}", judged.findings);
+    // from the pieces of staging, and not from these values
+    let staged: Vec<_> = judged.pairs.iter().filter(|pair| pair.expected_range.is_some()).collect();
+    assert_eq!(staged.len(), 2);
+    for pair in staged {
+        assert!(pair.share.is_some_and(|share| (0.92..1.1).contains(&share)) && !pair.is_off(), "{pair:?}");
+    }
+    // and one that is far below is off
+    let mut slow = run.clone();
+    for cell in slow.cells.iter_mut().filter(|cell| cell.step.is_of_gpus() && cell.step.probe == Probe::Send).take(1) {
+        let estimate = cell.estimate.as_mut().unwrap();
+        (estimate.value, estimate.low, estimate.high) = (0.4 * estimate.value, 0.4 * estimate.low, 0.4 * estimate.high);
+    }
+    let joined = nodes_check::joined(&slow, None, &ends);
+    let judged = nodes_check::judge(&slow, &joined, &ends, &Settings::default(), None);
+    assert_eq!(judged.pairs.iter().filter(|pair| pair.is_off()).count(), 1);
+    assert!(judged.findings.iter().all(|found| found.measured.contains("with GPU memory")), "{:?}", judged.findings);
+    assert!(!judged.findings.is_empty());
 }
 
 /// The model's constants are from four H200 of another host.

@@ -54,7 +54,7 @@ pub(super) fn groups(run: &NodesRun, joined: &[Joined]) -> Vec<GroupView> {
                 None => Some(0),
             },
             slow: match dropped.map(|drop| drop.joined.as_slice()) {
-                None => String::new(),
+                None | Some([]) => String::new(),
                 Some([one]) => members(run, &[*one]),
                 Some(several) => format!("one of {}", members(run, several)),
             },
