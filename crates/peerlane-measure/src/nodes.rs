@@ -4,12 +4,14 @@
 //! [`Network`], so that schedule, record and judgement are the same for both. `docs/network.md` gives the method.
 
 mod execute;
+mod levels;
 mod pairings;
 mod record;
 mod schedule;
 mod suspects;
 
 pub use execute::execute;
+pub use levels::Levels;
 pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
 pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};
 pub use suspects::{Compared, Direction, Place, Suspect, suspects};

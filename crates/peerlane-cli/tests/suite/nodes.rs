@@ -127,7 +127,7 @@ fn other_commands_are_about_the_nodes_or_name_the_one_that_reads_it() {
         assert_eq!(out(&[command, &name]), out(&[command, "apenet-x56xx"]), "{command} is of the record's nodes");
     }
     of_real_nodes(&file, &|_| None);
-    for command in ["predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
+    for command in ["predict", "map", "infer", "simulate", "place", "tune"] {
         let output = peerlane(&[command, &name]);
         let said = err(&output);
         let precise =
