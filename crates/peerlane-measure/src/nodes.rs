@@ -175,6 +175,11 @@ impl Step {
         self.probe == Probe::AllReduce
     }
 
+    /// Whether it is one of those that load the links between switches, so that its value says more of these than of its ends.
+    pub fn is_of_load(&self) -> bool {
+        matches!(self.probe, Probe::WriteBoth | Probe::SendBoth)
+    }
+
     /// Algorithm bandwidth by bus bandwidth, as nccl-tests defines them: 1 of what is no collective.
     pub fn algorithm_share(&self) -> f64 {
         self.probe.collective().map_or(1.0, |collective| 1.0 / collective.bus_factor(self.queue_pairs as usize))

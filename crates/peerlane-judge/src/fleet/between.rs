@@ -255,7 +255,12 @@ fn numbers(run: &NodesRun, dictionary: &Dictionary) -> Vec<Vec<Number>> {
     let mut all: Vec<HashMap<Of, Values>> = Vec::new();
     all.resize_with(run.nodes.len(), HashMap::new);
     // suspects are measured again with others than all are
-    for cell in run.cells.iter().filter(|cell| !cell.again && !cell.step.is_among_many()) {
+    // latencies depend on how far a node's partners happen to be
+    let of_ends = |cell: &&Cell| {
+        let step = &cell.step;
+        !cell.again && step.probe != Probe::Latency && !step.is_among_many() && !step.is_of_load()
+    };
+    for cell in run.cells.iter().filter(of_ends) {
         for (end, way) in ends(cell) {
             let step = &cell.step;
             let (transport, probe, gpus) = (step.transport, step.probe, step.is_of_gpus());
@@ -277,7 +282,7 @@ fn numbers(run: &NodesRun, dictionary: &Dictionary) -> Vec<Vec<Number>> {
         for (of, values) in own {
             let least = if of.way == Way::Loopback { 1 } else { PARTNERS };
             let number = if values.known.len() >= least {
-                (usual(of, values.known), None)
+                (usual(values.known), None)
             } else if values.known.is_empty() && values.tried >= least {
                 (None, values.void)
             } else {
@@ -305,30 +310,24 @@ fn ends(cell: &Cell) -> impl Iterator<Item = (&End, Way)> {
     [(&step.from, from), (&step.to, to)].into_iter().filter_map(|(end, way)| Some((end, way?)))
 }
 
-/// The value that is bad only where nearly all are, in GB/s or µs.
-fn usual(of: Of, mut values: Vec<[f64; 3]>) -> Option<[f64; 3]> {
-    let latency = of.probe == Probe::Latency;
-    values.sort_by(|[a, ..], [b, ..]| if latency { b.total_cmp(a) } else { a.total_cmp(b) });
+/// The value that is bad only where nearly all are, in GB/s.
+fn usual(mut values: Vec<[f64; 3]>) -> Option<[f64; 3]> {
+    values.sort_by(|[a, ..], [b, ..]| a.total_cmp(b));
     let at = (NEARLY_ALL * values.len() as f64).ceil() as usize;
-    let scale = if latency { 1e6 } else { 1e-9 };
-    values.get(at.saturating_sub(1)).map(|value| value.map(|v| v * scale))
+    values.get(at.saturating_sub(1)).map(|value| value.map(|rate| rate * 1e-9))
 }
 
 fn what(of: Of) -> What {
     let Of { transport, probe, gpus, nic, way } = of;
     let memory = if gpus && transport != Transport::Nccl { " of GPU memory" } else { "" };
-    let quantity = match probe {
-        Probe::Latency => Quantity::Latency,
-        Probe::SendReceive => Quantity::BusBandwidth,
-        _ => Quantity::Bandwidth,
-    };
+    let quantity = if probe == Probe::SendReceive { Quantity::BusBandwidth } else { Quantity::Bandwidth };
     let family = format!("{transport} {probe}{memory}");
     let part = nic.map_or_else(String::new, |nic| format!("{nic}, "));
-    // what never leaves a host, and times, are as fast as its CPU runs TCP
-    let by_cpu = transport == Transport::Tcp && (way == Way::Loopback || probe == Probe::Latency);
+    // what never leaves a host is as fast as its CPU runs TCP
+    let by_cpu = transport == Transport::Tcp && way == Way::Loopback;
     What {
         quantity,
-        unit: if probe == Probe::Latency { Unit::Microseconds } else { Unit::GigabytesPerSecond },
+        unit: Unit::GigabytesPerSecond,
         words: format!("{part}{}", way.name()),
         gpus: nic.into_iter().map(str::to_owned).collect(),
         set: false,

@@ -14,8 +14,12 @@ use crate::fleet::make::Maker;
 
 /// Nodes with four NICs each, every one at a leaf switch of its own.
 fn cluster(nodes: u32) -> Cluster {
+    shaped("hpcac-tessa", nodes, "rail")
+}
+
+fn shaped(node: &str, nodes: u32, shape: &str) -> Cluster {
     let text = format!(
-        "name = \"rails\"\nnode = \"hpcac-tessa\"\nnodes = {nodes}\n[network]\nshape = \"rail\"\nhop_latency_us = 0.2\n"
+        "name = \"rails\"\nnode = \"{node}\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\nhop_latency_us = 0.2\n"
     );
     let node = |name: &str| catalogue::system(name).and_then(Result::ok);
     with_latencies_of_adapters(read_cluster(&text, "rails", node).unwrap())
@@ -44,9 +48,13 @@ fn read(run: &NodesRun, file: &str, dictionary: &Dictionary) -> Vec<Node> {
 
 /// The fleet of a record a day, each with its faults.
 fn days(nodes: u32, faults: &[&str]) -> Fleet {
-    let (cluster, dictionary) = (cluster(nodes), Dictionary::default());
+    of_days(&cluster(nodes), faults)
+}
+
+fn of_days(cluster: &Cluster, faults: &[&str]) -> Fleet {
+    let dictionary = Dictionary::default();
     let day = |(day, faults): (usize, &&str)| {
-        read(&measured(&cluster, faults, day as u64, "node0 and more"), &format!("day{day}.json"), &dictionary)
+        read(&measured(cluster, faults, day as u64, "node0 and more"), &format!("day{day}.json"), &dictionary)
     };
     let all: Vec<Node> = faults.iter().enumerate().flat_map(day).collect();
     compare(&all, &dictionary, &Settings::default())
@@ -78,6 +86,17 @@ fn healthy_clusters_accuse_nobody_for_days() {
         );
         assert!(fleet.machines.iter().all(|machine| machine.records == 5 && machine.action.is_none()));
         assert!(fleet.kinds[0].compared && !fleet.tests.is_empty());
+    }
+}
+
+#[test]
+fn nobody_is_accused_for_being_at_the_edge_of_a_leaf_switch_or_behind_full_uplinks() {
+    for (nodes, shape) in [(300, "fat-tree:2"), (200, "fat-tree:2:4"), (130, "fat-tree:2:2"), (64, "torus:4x4x4")] {
+        let fleet = of_days(&shaped("k20-cx3-snb", nodes, shape), &["", ""]);
+        let few = |o: &&peerlane::fleet::Outlier| o.action != Action::Monitor || o.rule != "late-between-nodes";
+        assert_eq!(fleet.outliers.iter().filter(few).count(), 0, "{shape}: {:#?}", fleet.outliers);
+        assert!(fleet.outliers.len() < 3, "{shape}: {:#?}", fleet.outliers);
+        assert_eq!(of_network(&fleet), [], "{shape}");
     }
 }
 
