@@ -145,11 +145,16 @@ impl<'a> Predictor<'a> {
             return self.by_nccl(steps, share);
         }
         let keys: Vec<Option<(usize, usize, String)>> = steps.iter().map(|step| self.known(step)).collect();
+        let has = |i: &usize| keys[*i].as_ref().is_some_and(|key| self.routes.get(key).is_some_and(Option::is_some));
+        let rates: Vec<usize> = (0..steps.len()).filter(|i| has(i) && steps[*i].probe != Probe::Latency).collect();
+        let is_both = |step: &Step| matches!(step.probe, Probe::WriteBoth | Probe::SendBoth);
+        // the other direction of what goes both ways comes after all first ones
+        let back: Vec<Step> = rates.iter().map(|i| steps[*i]).filter(|step| is_both(step)).map(reversed).collect();
+        let back: Vec<Option<(usize, usize, String)>> = back.iter().map(|step| self.known(step)).collect();
         let routed = |key: &Option<(usize, usize, String)>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
         let known: Vec<Option<&Known>> = keys.iter().map(routed).collect();
-        let rates: Vec<usize> =
-            (0..steps.len()).filter(|i| known[*i].is_some() && steps[*i].probe != Probe::Latency).collect();
-        let demands: Vec<_> = rates.iter().filter_map(|i| known[*i].map(|known| &known.route.demand)).collect();
+        let forth = rates.iter().filter_map(|i| known[*i].map(|known| &known.route.demand));
+        let demands: Vec<_> = forth.chain(back.iter().filter_map(|key| Some(&routed(key)?.route.demand))).collect();
         let mut problem = Problem::of(demands.iter().copied(), |r| self.resource(r, share));
         for (flow, step) in rates.iter().enumerate() {
             if let Some(known) = known[*step] {
@@ -159,7 +164,8 @@ impl<'a> Predictor<'a> {
                 }
             }
         }
-        let solved = problem.solve().map(|solution| solution.rates).unwrap_or_default();
+        let mut solved = problem.solve().map(|solution| solution.rates).unwrap_or_default();
+        let mut returned = solved.split_off(rates.len().min(solved.len())).into_iter();
         let mut solved = solved.into_iter();
         let predicted = |(i, step): (usize, &&Step)| {
             let known = known[i]?;
@@ -167,9 +173,9 @@ impl<'a> Predictor<'a> {
                 Probe::Latency => self.router.start_of(&known.route, step.size.0 as f64),
                 _ => solved.next()?,
             };
-            let both = if matches!(step.probe, Probe::WriteBoth | Probe::SendBoth) { 2.0 } else { 1.0 };
+            let value = if is_both(step) { value + returned.next().unwrap_or(value) } else { value };
             (value.is_finite() && value > 0.0).then(|| Prediction {
-                value: both * value,
+                value,
                 through: known.through.clone(),
                 bound_by: None,
                 range: None,
@@ -223,6 +229,11 @@ impl<'a> Predictor<'a> {
         through.dedup();
         Some(Known { route, through })
     }
+}
+
+/// The same step in the other direction.
+fn reversed(step: &Step) -> Step {
+    Step { from: step.to.clone(), to: step.from.clone(), ..step.clone() }
 }
 
 /// Whether the end of a channel is a node's port, not a switch.

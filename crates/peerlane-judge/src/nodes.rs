@@ -273,7 +273,7 @@ fn checked(run: &NodesRun, joined: &[Joined]) -> Vec<String> {
     let mut kinds: BTreeMap<(Transport, bool), (usize, bool, BTreeSet<usize>)> = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && j.cell.value().is_some()) {
         // its paths are those of others, too
-        if one.cell.step.is_among_many() {
+        if one.cell.step.is_among_many() || one.cell.step.is_of_load() {
             continue;
         }
         let step = &one.cell.step;

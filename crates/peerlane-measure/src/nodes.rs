@@ -5,6 +5,7 @@
 
 mod all_reduces;
 mod execute;
+mod levels;
 mod pairings;
 mod record;
 mod schedule;
@@ -12,6 +13,7 @@ mod suspects;
 
 pub use all_reduces::{Drop, drops};
 pub use execute::execute;
+pub use levels::Levels;
 pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
 pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};
 pub use suspects::{Compared, Direction, Place, Suspect, suspects};
@@ -174,6 +176,11 @@ impl Step {
     /// Whether more than two ends take part as equals, so that its value says nothing of the path between `from` and `to`.
     pub fn is_among_many(&self) -> bool {
         self.probe == Probe::AllReduce
+    }
+
+    /// Whether it is one of those that load the links between switches, so that its value says more of these than of its ends.
+    pub fn is_of_load(&self) -> bool {
+        matches!(self.probe, Probe::WriteBoth | Probe::SendBoth)
     }
 
     /// Algorithm bandwidth by bus bandwidth, as nccl-tests defines them: 1 of what is no collective.

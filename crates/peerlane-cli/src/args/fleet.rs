@@ -11,6 +11,8 @@ Records of 'peerlane measure': files, whole or still growing; folders of them at
 (.tar, .tar.zst, .tar.gz, .zip); and output in which a label stands in front of every line:
   srun -N64 -l peerlane measure --quick --json | peerlane fleet -
 
+Records of 'peerlane measure --nodes' count for each of their nodes, by its host's name.
+
 A machine is named by its host, else by its folder, label or file. Records of one machine are its
 history. Machines of a kind (same GPUs, NICs and path classes) are compared if there are four or
 more. docs/rules.md, \"Comparing machines\", has the thresholds.

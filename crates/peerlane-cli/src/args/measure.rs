@@ -63,6 +63,9 @@ pub(crate) struct MeasureArgs {
     /// Between nodes: measure every pair, both ways, in place of partners at distances of 1, 2, 4, …
     #[arg(long)]
     pub(crate) all_pairs: bool,
+    /// Between nodes: load the links between switches as well, so that 'infer' tells what they carry
+    #[arg(long)]
+    pub(crate) uplinks: bool,
     /// Plant faults in a simulated cluster, as slow-node:node7:0.5 (docs/network.md)
     #[arg(long, value_name = "FAULT,…", value_delimiter = ',')]
     pub(crate) faults: Vec<ClusterFault>,

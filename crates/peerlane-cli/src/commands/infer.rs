@@ -12,18 +12,25 @@ use peerlane::infer::{FlowKind, Inference, explore, recorded};
 use peerlane::plan::{Plan, Work};
 use peerlane::run::{Cell, Limits};
 
-use super::json;
 use super::measure::{Measured, listen, resolve};
+use super::{json, nodes};
 use crate::args::InferArgs;
 use crate::measuring::asker::Asker;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
+use crate::target::nodes::Record;
 use crate::target::{is_named, load};
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     args.output.as_deref().map_or(Ok(()), output_file::check)?;
     let target = args.machines.targets.as_slice();
+    // one of its nodes is a machine
+    if args.machines.machine.is_none()
+        && let Some(record) = Record::only(target)
+    {
+        return nodes::infer::run(args, &record?, out);
+    }
     let mut incomplete = false;
     let found = match target {
         [] if !args.recorded => experiment(&resolve(None, "infer")?, args)?,

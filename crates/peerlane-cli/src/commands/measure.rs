@@ -55,6 +55,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     }
     let between = [
         ("--all-pairs", args.all_pairs),
+        ("--uplinks", args.uplinks),
         ("--transport", args.between.transport.is_some()),
         ("--faults", !args.faults.is_empty()),
     ];

@@ -35,7 +35,7 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
         "machine,subjects,rule,severity,action,loss,measured,expected,peers,before,unit,repeats,summary,why,file\r\n",
     );
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for o in &fleet.outliers {
+    for o in fleet.outliers.iter().chain(&fleet.network) {
         let cells = [
             words(&o.machine),
             words(&join(&o.subjects, " ")),
@@ -104,8 +104,40 @@ pub(crate) fn junit(fleet: &Fleet, fail_on: FailOn) -> String {
         }
         text.push_str("  </testsuite>\n");
     }
+    between(&mut text, fleet, fail_on);
     text.push_str("</testsuites>\n");
     text
+}
+
+/// What is between machines: a case for each record that names something.
+fn between(text: &mut String, fleet: &Fleet, fail_on: FailOn) {
+    let mut of_records: BTreeMap<&str, Vec<&Outlier>> = BTreeMap::new();
+    fleet.network.iter().for_each(|found| of_records.entry(&found.machine).or_default().push(found));
+    if of_records.is_empty() {
+        return;
+    }
+    let fails = |found: &[&Outlier]| found.iter().any(|found| fail_on.reaches(found.severity));
+    let failures = of_records.values().filter(|found| fails(found)).count();
+    let tests = of_records.len();
+    let _ = writeln!(text, "  <testsuite name=\"between machines\" tests=\"{tests}\" failures=\"{failures}\">");
+    for (record, found) in of_records {
+        let line =
+            |o: &&Outlier| escape(&format!("{} [{}]: {}; {}", join(&o.subjects, ", "), o.rule, o.summary, o.why));
+        let body = found.iter().map(line).collect::<Vec<_>>().join("\n");
+        let _ = writeln!(text, "    <testcase classname=\"between machines\" name=\"{}\">", escape(record));
+        let worst = found.first().map_or((Severity::Info, ""), |worst| (worst.severity, worst.summary.as_str()));
+        let _ = match fails(&found) {
+            true => writeln!(
+                text,
+                "      <failure type=\"{}\" message=\"{}\">{body}</failure>",
+                severity(worst.0),
+                escape(worst.1)
+            ),
+            false => writeln!(text, "      <system-out>{body}</system-out>"),
+        };
+        text.push_str("    </testcase>\n");
+    }
+    text.push_str("  </testsuite>\n");
 }
 
 /// A series for each machine and one for each outlier; none for each path.
@@ -153,6 +185,21 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
         "Share of the usual rate that an outlier loses, or adds to the usual time; 0 where it has no number.",
         outliers.collect(),
     );
+    let named: Vec<(String, &Outlier)> = fleet.network.iter().map(|o| (join(&o.subjects, " "), o)).collect();
+    let network = named.iter().map(|(subjects, o)| {
+        let labels = vec![
+            ("record", o.machine.as_str()),
+            ("subjects", subjects.as_str()),
+            ("rule", o.rule.as_str()),
+            ("severity", severity(o.severity)),
+        ];
+        (labels, o.loss)
+    });
+    family(
+        "peerlane_fleet_network_loss_ratio",
+        "Share of the usual rate that a path or a switch between machines loses; 0 where it has no number.",
+        network.collect(),
+    );
     family(
         "peerlane_fleet_records",
         "Records that were read.",
@@ -193,7 +240,7 @@ pub(crate) fn markdown(fleet: &Fleet) -> String {
             );
         }
     }
-    for o in &fleet.outliers {
+    for o in fleet.outliers.iter().chain(&fleet.network) {
         let _ = writeln!(
             text,
             "\n* **{}** {} {}: {} ({}, {})\n  * {}\n  * fix: {}",

@@ -48,7 +48,7 @@ pub(crate) fn prometheus(run: &NodesRun, judged: &NodesCheck) -> String {
     let mut ends: BTreeMap<_, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for pair in &judged.pairs {
         // of many paths, and of no end
-        if pair.probe == Probe::AllReduce {
+        if matches!(pair.probe, Probe::AllReduce | Probe::WriteBoth | Probe::SendBoth) {
             continue;
         }
         let mut add = |end: &'_ str, direction| {

@@ -18,6 +18,7 @@ pub(crate) mod label;
 mod layout;
 pub(crate) mod matrix;
 pub(crate) mod nodes;
+pub(crate) mod nodes_inference;
 pub(crate) mod nvlink;
 pub(crate) mod outline;
 pub(crate) mod placement;

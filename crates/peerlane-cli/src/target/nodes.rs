@@ -69,7 +69,7 @@ pub(crate) fn redacted(records: &mut [Record]) {
 }
 
 /// Replaces what a redactor knows.
-pub(super) fn hide(redactor: &mut Redactor, run: &mut NodesRun) {
+pub(crate) fn hide(redactor: &mut Redactor, run: &mut NodesRun) {
     // what was simulated is public, and must stay readable
     let simulated = (run.cluster.take(), run.system.take());
     let of_nodes: Vec<Option<String>> = run.nodes.iter_mut().map(|node| node.system.take()).collect();

@@ -332,3 +332,63 @@ fn machines_are_named_by_files_folders_and_archives() {
     let redacted = document(&folder, &[&["--redact"], &named[..]].concat());
     assert_eq!(redacted["machines"].as_array().unwrap().len(), 7);
 }
+
+#[test]
+fn records_between_nodes_are_read_from_a_folder_and_every_format_names_part_and_path() {
+    let folder = folder("fleet-nodes");
+    let faults = ["slow-path:node4-node5:0.5", "slow-path:node4-node5:0.5,slow-node:node7:0.5", "slow-node:node7:0.5"];
+    for (day, faults) in faults.iter().enumerate() {
+        let file = format!("day{day}.json");
+        let measured = run(&folder, &["measure", "cluster:quong", "--faults", faults, "-o", &file]);
+        assert!(measured.status.success(), "{}", err(&measured));
+        let text = fs::read_to_string(folder.join(&file)).unwrap();
+        let began = format!("\"began\":{}", 1_795_000_000 + 86_400 * day);
+        assert!(text.contains("\"began\":0"));
+        fs::write(folder.join(&file), text.replace("\"began\":0", &began)).unwrap();
+    }
+    // what is still being written is a part of the whole
+    let whole = fs::read_to_string(folder.join("day2.json")).unwrap();
+    let mut growing: Value = serde_json::from_str(&whole).unwrap();
+    let cells = growing["cells"].as_array_mut().unwrap().split_off(40);
+    (growing["cells"], growing["complete"]) = (Value::Array(cells), Value::Bool(false));
+    let text = growing.to_string().replacen("\"schema\":\"peerlane/nodes/1\",", "", 1);
+    fs::write(folder.join("day2.json.partial"), format!("{{\"schema\":\"peerlane/nodes/1\",{}", &text[1..])).unwrap();
+    let found = document(&folder, &["."]);
+    assert_eq!(found["records"], 3, "{:#}", found["notes"]);
+    assert_eq!((machines(&found).len(), found["unread"].as_array().unwrap().len()), (16, 0));
+    let outliers = found["outliers"].as_array().unwrap();
+    let [outlier] = outliers.as_slice() else { panic!("{found:#}") };
+    assert_eq!(
+        (&outlier["machine"], &outlier["rule"], &outlier["action"], &outlier["repeats"]),
+        (&"node7".into(), &"slow-node".into(), &"isolate".into(), &2.into())
+    );
+    // a path of two records that is not in the last
+    let network = found["network"].as_array().unwrap();
+    assert_eq!((network.len(), &network[0]["subjects"][0]), (1, &"node4-node5".into()), "{network:#?}");
+    let schema: Value = serde_json::from_str(include_str!("../../../../schema/fleet-3.json")).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&found));
+    for format in ["text", "json", "csv", "junit", "prometheus", "markdown"] {
+        let output = run(&folder, &["fleet", "--format", format, "."]);
+        assert_eq!(output.status.code(), Some(1), "{format}: {}", err(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("node7") && text.contains("node4-node5"), "{format}: {text}");
+        assert!(format != "text" || text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+    let page = run(&folder, &["fleet", ".", "--html", "fleet.html", "-q"]);
+    assert!(String::from_utf8_lossy(&page.stdout).contains("node7"), "{}", err(&page));
+    let page = crate::report::document(&fs::read_to_string(folder.join("fleet.html")).unwrap());
+    let of = |at: usize| (page["outliers"][at]["machine"].as_u64(), page["outliers"][at]["part"].as_str());
+    assert_eq!((of(0), of(1)), ((Some(7), Some("node7")), (None, Some("node4-node5"))), "{:#}", page["outliers"]);
+    // three of them are a fleet for `check`, too; a waiver names what `check` prints; --redact leaves no name
+    let checked = run(&folder, &["check", "--json", "day0.json", "day1.json", "day2.json"]);
+    let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(checked["outliers"][0]["why"], found["outliers"][0]["why"]);
+    let waive = "[[waive]]\nrule = \"slow-node\"\nsubjects = [\"node7\"]\nreason = \"known\"\n\
+                 [[waive]]\nrule = \"outlier\"\nreason = \"the same\"\n";
+    fs::write(folder.join("rules.toml"), waive).unwrap();
+    let waived = document(&folder, &["day2.json", "--rules", "rules.toml"]);
+    assert!(waived["outliers"].as_array().unwrap().is_empty() && waived["waived"].as_u64() > Some(0), "{waived:#}");
+    let redacted = document(&folder, &["day2.json", "--redact"]);
+    assert_eq!(redacted["outliers"].as_array().unwrap().len(), 1, "{redacted:#}");
+    assert!(!redacted.to_string().contains("node7"), "{redacted:#}");
+}

@@ -127,7 +127,7 @@ fn other_commands_are_about_the_nodes_or_name_the_one_that_reads_it() {
         assert_eq!(out(&[command, &name]), out(&[command, "apenet-x56xx"]), "{command} is of the record's nodes");
     }
     of_real_nodes(&file, &|_| None);
-    for command in ["predict", "map", "infer", "simulate", "place", "tune", "fleet"] {
+    for command in ["predict", "map", "simulate", "place", "tune"] {
         let output = peerlane(&[command, &name]);
         let said = err(&output);
         let precise =
@@ -339,5 +339,55 @@ fn options_of_machines_and_unknown_faults_are_refused() {
     ] {
         let said = refused(args);
         assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn leaf_switches_and_their_uplinks_are_inferred_from_a_record() {
+    let mut text = String::from(
+        "name = \"two-leaves\"\nnode = \"hpcac-tessa\"\nnodes = 8\n[network]\nshape = \"links\"\nhop_latency_us = 0.2\n",
+    );
+    for (node, nic) in (0..8).flat_map(|node| (0..4).map(move |nic| (node, nic))) {
+        let ends = format!("\"node{node}/mlx5_{nic}\", \"leaf{}\"", node / 4);
+        text += &format!("[[links]]\nbetween = [{ends}]\nrate = 40.0\n");
+    }
+    // 16 NICs below each leaf, and half of what they carry above
+    (0..2).for_each(|leaf| text += &format!("[[links]]\nbetween = [\"leaf{leaf}\", \"spine\"]\nrate = 320.0\n"));
+    let cluster = crate::common::file("nodes", "two-leaves.toml", &text);
+    let (_, plain) = fresh("leaves.json");
+    let (_, loaded) = fresh("uplinks.json");
+    let target = format!("cluster:{cluster}");
+    let base = ["measure", &target, "--transport", "verbs"];
+    out(&[&base[..], &["-o", &plain]].concat());
+    out(&[&base[..], &["--uplinks", "-o", &loaded]].concat());
+    let first = |file: &str| out(&["infer", file]).split("\n\n").next().unwrap_or_default().replace('\n', " ");
+    assert_eq!(
+        (first(&plain).as_str(), first(&loaded).as_str()),
+        (
+            "two-leaves, 8 nodes: 2 leaf switches, and links above them that carried all that was sent at once",
+            "two-leaves, 8 nodes: 2 leaf switches, and links above them that are 2.0 times oversubscribed"
+        )
+    );
+    let shown = out(&["infer", &plain]);
+    assert!(shown.contains("measure --uplinks"), "{shown}");
+    let document = json(&["infer", &loaded, "--json"]);
+    let (kept, name) = fresh("inference.json");
+    out(&["infer", &loaded, "-o", &name]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&kept).unwrap()).unwrap(), document);
+    let schema = serde_json::from_str(include_str!("../../../../schema/nodes-inference-1.json")).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&document));
+    let rails = document["rails"].as_array().unwrap();
+    assert_eq!((rails.len(), &rails[0]["groups"][1]["nodes"][0]), (4, &"node4".into()));
+    let shown = out(&["infer", &loaded]);
+    assert!(shown.contains("mlx5_0–mlx5_3 (verbs)") && shown.contains("node0–node3: "), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+    // nothing of the cluster file is looked at, and what loads links accuses nobody
+    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(&loaded).unwrap()).unwrap();
+    run.as_object_mut().unwrap().remove("cluster");
+    let (file, name) = fresh("unknown.json");
+    written(&file, &run);
+    assert_eq!(json(&["infer", &name, "--json"])["rails"], document["rails"]);
+    for record in [&loaded, &name] {
+        assert!(out(&["check", record]).contains("HEALTHY"), "{record}");
     }
 }

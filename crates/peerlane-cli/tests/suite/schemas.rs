@@ -234,6 +234,8 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
         &["measure", "cluster:tessa-pair"],
         &["check", between],
         &["compare", between, between],
+        &["infer", between],
+        &["fleet", between],
     ]
     .map(command)
     .into();

@@ -72,6 +72,7 @@ impl Node {
             facts: outlines.finish(),
             numbers: Vec::new(),
             captured: Some(reported(machine)),
+            between: None,
         }
     }
 }

@@ -27,6 +27,9 @@ pub struct Fleet {
     pub machines: Vec<Member>,
     /// What is wrong with single machines, the worst first.
     pub outliers: Vec<Outlier>,
+    /// What is wrong between machines, by records between nodes, the worst first: paths, switches, most nodes of a record. It is held
+    /// against no machine; `machine` is the record's name.
+    pub network: Vec<Outlier>,
     /// Outliers that the site's rules waive.
     pub waived: usize,
     /// How records were matched to machines where that was not plain.

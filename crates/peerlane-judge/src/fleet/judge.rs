@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::captured::{Fact, fewer_than_peers, older_drivers};
 use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
 use super::machines::{Machine, machines};
+use super::network;
 use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
 use super::rules::{Again, Look, Seen, look};
 use super::usual::{FEWEST, Limits, Usual};
@@ -14,7 +15,7 @@ use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
 use crate::check::{Finding, Settings};
 use peerlane_machine::date::utc;
-use peerlane_machine::subject::Subject;
+use peerlane_machine::subject::{self, Subject};
 
 /// Findings of a rule on this share of a kind's machines are a property of the kind.
 const MOST: f64 = 0.5;
@@ -44,115 +45,217 @@ pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> 
 
 /// What is wrong with which of the machines that left these records.
 pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
-    let Records { nodes, baseline, dictionary, settings, again } = *records;
+    let Records { nodes, baseline, dictionary, settings, .. } = *records;
     let known = dictionary.take();
     let (all, notes) = machines(nodes, baseline);
-    let kinds = kinds(&all);
-    let usual: Vec<Option<Usual>> = kinds
-        .iter()
-        .map(|members| {
-            let measured: Vec<&Machine> =
-                members.iter().copied().filter(|machine| machine.newest.captured.is_none()).collect();
-            (measured.len() >= FEWEST).then(|| Usual::of(&measured, &known))
-        })
-        .collect();
+    let abouts = network::records(&all);
+    let own = kinds(all.iter().filter(|machine| machine.newest.between.is_none()));
+    let of_nodes = kinds(all.iter().filter_map(Machine::of_nodes));
     let columns = columns(&all, &known);
     unread.sort();
     let mut fleet = Fleet {
         schema: SCHEMA,
-        records: all.iter().map(|machine| machine.records.len() - machine.baseline).sum(),
+        records: 0,
         kinds: Vec::new(),
         tests: columns.keys().map(|test| (*test).clone()).collect(),
         machines: Vec::new(),
         outliers: Vec::new(),
+        network: Vec::new(),
         waived: 0,
         notes,
         unread,
     };
-    for (at, (members, usual)) in kinds.iter().zip(&usual).enumerate() {
-        let Some(first) = members.first() else { continue };
-        let mut suspects: Vec<Vec<Suspect>> = members
-            .iter()
-            .map(|machine| {
-                let mut found: Vec<Suspect> =
-                    usual.iter().flat_map(|usual| among_peers(machine, usual, &known, settings)).collect();
-                let earlier = since_before(machine, usual.as_ref(), &known, settings);
-                let fresh = earlier.into_iter().filter(|s| !found.iter().any(|f| overlap(&f.finding, &s.finding)));
-                let fresh: Vec<Suspect> = fresh.collect();
-                found.extend(fresh);
-                found.extend(fewer_gpus(machine, members.len(), &kinds));
-                found
-            })
-            .collect();
-        let mut seen = match again {
-            Some(again) => ruled(members, &suspects, usual.as_ref(), &known, again, settings),
-            None => vec![Seen::default(); members.len()],
+    let counted = all.iter().filter(|machine| machine.newest.between.is_none());
+    fleet.records = abouts.len() + counted.map(|machine| machine.records.len() - machine.baseline).sum::<usize>();
+    let mut members: BTreeMap<&str, Member> = BTreeMap::new();
+    let ends = network::at_ends(&abouts);
+    for (group, is_of_nodes) in own.iter().map(|group| (group, false)).chain(of_nodes.iter().map(|group| (group, true)))
+    {
+        let usual = usual(group, &known);
+        let of_kind = if is_of_nodes {
+            let (of_kind, of_network) = judged_by_nodes(group, usual.as_ref(), &ends, (records, &known));
+            fleet.network.extend(of_network);
+            of_kind
+        } else {
+            judged(group, usual.as_ref(), &own, (records, &known))
         };
-        let mut shared = shared(&seen, members.len());
-        let facts: Vec<Arc<[Fact]>> = seen.iter().map(|seen| seen.facts.clone()).collect();
-        let facts = members.iter().zip(&facts);
-        let facts: Vec<&[Fact]> =
-            facts.map(|(machine, read)| machine.facts().map_or(&read[..], Vec::as_slice)).collect();
-        for ((fewer, suspects), seen) in fewer_than_peers(members, &facts).into_iter().zip(&mut suspects).zip(&mut seen)
-        {
-            match fewer {
-                // what rates show as well is its consequence
-                Some(fewer) if suspects.iter().any(|s| overlap(&s.finding, &fewer.finding)) => {
-                    seen.faults.push(fewer.finding)
-                }
-                fewer => suspects.extend(fewer),
-            }
-        }
-        shared.extend(drift(&mut suspects, members.len()));
         let spread = usual.as_ref().map_or(0.0, |usual| usual.spread(known.values()));
-        let drivers = older_drivers(members);
-        for (((machine, suspects), seen), older) in members.iter().zip(suspects).zip(seen).zip(drivers) {
-            fleet.waived += seen.waived;
-            let (mut outliers, waived) = outliers(machine, suspects, seen, &shared, (&columns, &known), settings);
+        // the machines that are listed by another kind already
+        let known_by_name = group.iter().filter(|machine| members.contains_key(machine.name.as_str())).count();
+        let first = group.iter().find(|machine| !members.contains_key(machine.name.as_str()));
+        let at = match first {
+            Some(first) => {
+                fleet.kinds.push(Kind {
+                    machines: group.len() - known_by_name,
+                    gpus: first.newest.gpus,
+                    products: first.newest.products.clone(),
+                    example: first.name.clone(),
+                    compared: usual.is_some(),
+                    spread,
+                    shared: of_kind.shared.clone(),
+                });
+                fleet.kinds.len() - 1
+            }
+            None => {
+                let at = group.first().and_then(|machine| members.get(machine.name.as_str())).map_or(0, |m| m.kind);
+                fleet.kinds.get_mut(at).into_iter().for_each(|kind| kind.shared.extend(of_kind.shared.clone()));
+                at
+            }
+        };
+        for (machine, own) in group.iter().zip(of_kind.members) {
+            fleet.waived += own.seen.waived;
+            let (columns, shared) = ((&columns, &known), of_kind.shared.as_slice());
+            let (mut found, waived) = outliers(machine, own.suspects, own.seen, shared, columns, settings);
             fleet.waived += waived;
             // no finding on a part explains it
-            let of_driver = older.into_iter().collect();
-            let (of_driver, waived) =
-                self::outliers(machine, of_driver, Seen::default(), &[], (&columns, &known), settings);
+            let of_driver = own.driver.into_iter().collect();
+            let (of_driver, waived) = outliers(machine, of_driver, Seen::default(), &[], columns, settings);
             fleet.waived += waived;
-            outliers.extend(of_driver);
-            fleet.machines.push(Member {
+            found.extend(of_driver);
+            let scores = scores(machine, usual.as_ref(), columns.0, &known);
+            let member = Member {
                 name: machine.name.clone(),
                 kind: at,
                 records: machine.records.len() - machine.baseline,
                 first: time(machine.records.iter().skip(machine.baseline).map(|node| node.began).min()),
                 last: time(machine.records.iter().map(|node| node.began).max()),
-                action: outliers.iter().map(|outlier| outlier.action).min(),
-                scores: scores(machine, usual.as_ref(), &columns, &known),
-            });
-            fleet.outliers.extend(outliers);
+                action: found.iter().map(|outlier| outlier.action).min(),
+                scores,
+            };
+            match members.get_mut(machine.name.as_str()) {
+                Some(known) => join(known, member),
+                None => drop(members.insert(&machine.name, member)),
+            }
+            fleet.outliers.extend(found);
         }
-        fleet.kinds.push(Kind {
-            machines: members.len(),
-            gpus: first.newest.gpus,
-            products: first.newest.products.clone(),
-            example: first.name.clone(),
-            compared: usual.is_some(),
-            spread,
-            shared,
+    }
+    let (of_network, waived) = network::between(&abouts, settings);
+    fleet.network.extend(of_network);
+    fleet.waived += waived;
+    let place: HashMap<&str, usize> = all.iter().enumerate().map(|(at, machine)| (machine.name.as_str(), at)).collect();
+    fleet.machines = members.into_values().collect();
+    fleet.machines.sort_by_key(|member| place.get(member.name.as_str()));
+    for outliers in [&mut fleet.outliers, &mut fleet.network] {
+        outliers.sort_by(|a, b| {
+            // losses within a tenth are as large, so that what shows again and again comes first
+            let tenths = |o: &Outlier| (10.0 * o.loss).round() as i64;
+            (b.severity, tenths(b), b.repeats).cmp(&(a.severity, tenths(a), a.repeats)).then_with(|| {
+                b.loss.total_cmp(&a.loss).then(place.get(a.machine.as_str()).cmp(&place.get(b.machine.as_str())))
+            })
         });
     }
-    let place: HashMap<&str, usize> = all.iter().enumerate().map(|(at, machine)| (machine.name.as_str(), at)).collect();
-    fleet.machines.sort_by_key(|member| place.get(member.name.as_str()));
-    fleet.outliers.sort_by(|a, b| {
-        // losses within a tenth are as large, so that what shows again and again comes first
-        let tenths = |o: &Outlier| (10.0 * o.loss).round() as i64;
-        (b.severity, tenths(b), b.repeats).cmp(&(a.severity, tenths(a), a.repeats)).then_with(|| {
-            b.loss.total_cmp(&a.loss).then(place.get(a.machine.as_str()).cmp(&place.get(b.machine.as_str())))
-        })
-    });
     fleet
 }
 
+/// Adds what records between nodes show of a machine to what its own do.
+fn join(known: &mut Member, more: Member) {
+    known.records += more.records;
+    known.first = known.first.take().into_iter().chain(more.first).min();
+    known.last = known.last.take().into_iter().chain(more.last).max();
+    known.action = known.action.into_iter().chain(more.action).min();
+    for (slot, score) in known.scores.iter_mut().zip(more.scores) {
+        *slot = slot.or(score);
+    }
+}
+
+/// What is usual in a kind, where it has enough machines.
+fn usual(group: &[&Machine], known: &Keyed<What>) -> Option<Usual> {
+    let measured: Vec<&Machine> = group.iter().copied().filter(|machine| machine.newest.captured.is_none()).collect();
+    (measured.len() >= FEWEST).then(|| Usual::of(&measured, known))
+}
+
+/// What is suspect and at fault on one machine of a kind.
+struct OfMachine {
+    suspects: Vec<Suspect>,
+    seen: Seen,
+    /// That its driver is older than that of its peers.
+    driver: Option<Suspect>,
+}
+
+/// The same of all of them, and what is a property of the kind.
+struct OfKind {
+    members: Vec<OfMachine>,
+    shared: Vec<Shared>,
+}
+
+/// What differs on each machine from its peers, and from itself before.
+fn suspects(group: &[&Machine], usual: Option<&Usual>, known: &Keyed<What>, settings: &Settings) -> Vec<Vec<Suspect>> {
+    let of = |machine: &&Machine| {
+        let mut found: Vec<Suspect> =
+            usual.iter().flat_map(|usual| among_peers(machine, usual, known, settings)).collect();
+        let earlier = since_before(machine, usual, known, settings);
+        let fresh = earlier.into_iter().filter(|s| !found.iter().any(|f| overlap(&f.finding, &s.finding)));
+        let fresh: Vec<Suspect> = fresh.collect();
+        found.extend(fresh);
+        found
+    };
+    group.iter().map(of).collect()
+}
+
+/// Machines of a kind by their own records; `kinds` are all of these.
+fn judged(
+    group: &[&Machine],
+    usual: Option<&Usual>,
+    kinds: &[Vec<&Machine>],
+    (records, known): (&Records, &Keyed<What>),
+) -> OfKind {
+    let settings = records.settings;
+    let mut suspects = suspects(group, usual, known, settings);
+    for (machine, own) in group.iter().zip(&mut suspects) {
+        own.extend(fewer_gpus(machine, group.len(), kinds));
+    }
+    let mut seen = match records.again {
+        Some(again) => ruled(group, &suspects, usual, known, again, settings),
+        None => vec![Seen::default(); group.len()],
+    };
+    let mut shared = shared(&seen, group.len());
+    let facts: Vec<Arc<[Fact]>> = seen.iter().map(|seen| seen.facts.clone()).collect();
+    let facts = group.iter().zip(&facts);
+    let facts: Vec<&[Fact]> = facts.map(|(machine, read)| machine.facts().map_or(&read[..], Vec::as_slice)).collect();
+    for ((fewer, suspects), seen) in fewer_than_peers(group, &facts).into_iter().zip(&mut suspects).zip(&mut seen) {
+        match fewer {
+            // what rates show as well is its consequence
+            Some(fewer) if suspects.iter().any(|s| overlap(&s.finding, &fewer.finding)) => {
+                seen.faults.push(fewer.finding)
+            }
+            fewer => suspects.extend(fewer),
+        }
+    }
+    shared.extend(drift(&mut suspects, group.len()));
+    let drivers = older_drivers(group);
+    let members = suspects.into_iter().zip(seen).zip(drivers);
+    let members = members.map(|((suspects, seen), driver)| OfMachine { suspects, seen, driver }).collect();
+    OfKind { members, shared }
+}
+
+/// Machines of a kind by records between nodes, and what is a matter of the network between them. `ends` are machines at the end of
+/// several slow paths.
+fn judged_by_nodes(
+    group: &[&Machine],
+    usual: Option<&Usual>,
+    ends: &BTreeMap<String, Finding>,
+    (records, known): (&Records, &Keyed<What>),
+) -> (OfKind, Vec<Outlier>) {
+    let settings = records.settings;
+    let mut suspects = suspects(group, usual, known, settings);
+    let mut seen: Vec<Seen> = group.iter().map(|machine| network::seen(machine, settings)).collect();
+    let of_network = network::of_records(group, &mut suspects, &seen);
+    let shared = shared(&seen, group.len());
+    for ((machine, seen), suspects) in group.iter().zip(&mut seen).zip(&mut suspects) {
+        network::explained(&machine.name, seen, suspects);
+        // a part of it that is known to be at fault explains them
+        if seen.faults.is_empty() {
+            seen.faults.extend(ends.get(&machine.newest.name).cloned());
+        }
+    }
+    let members = suspects.into_iter().zip(seen).map(|(suspects, seen)| OfMachine { suspects, seen, driver: None });
+    (OfKind { members: members.collect(), shared }, of_network)
+}
+
 /// Machines by kind, the most common first.
-fn kinds<'m, 'a>(all: &'m [Machine<'a>]) -> Vec<Vec<&'m Machine<'a>>> {
+fn kinds<'m, 'a: 'm>(all: impl Iterator<Item = &'m Machine<'a>>) -> Vec<Vec<&'m Machine<'a>>> {
     let mut by_kind: BTreeMap<&str, Vec<&Machine>> = BTreeMap::new();
-    all.iter().for_each(|machine| by_kind.entry(&machine.newest.kind).or_default().push(machine));
+    all.for_each(|machine| by_kind.entry(&machine.newest.kind).or_default().push(machine));
     let mut groups: Vec<Vec<&Machine>> = by_kind.into_values().collect();
     groups.sort_by_key(|members| std::cmp::Reverse(members.len()));
     groups
@@ -160,8 +263,9 @@ fn kinds<'m, 'a>(all: &'m [Machine<'a>]) -> Vec<Vec<&'m Machine<'a>>> {
 
 /// The columns of all numbers, with their places.
 fn columns<'k>(all: &[Machine], known: &'k Keyed<What>) -> BTreeMap<&'k Test, usize> {
+    let both = all.iter().flat_map(|machine| [Some(machine), machine.between.as_deref()]).flatten();
     let keys: HashSet<u64, BuildHasherDefault<AsItIs>> =
-        all.iter().flat_map(|machine| &machine.current).map(|(number, _)| number.key).collect();
+        both.flat_map(|machine| &machine.current).map(|(number, _)| number.key).collect();
     let found: BTreeSet<&Test> =
         keys.iter().filter_map(|key| known.get(key)).filter(|w| !w.by_cpu).map(|w| &w.column).collect();
     found.into_iter().enumerate().map(|(at, test)| (test, at)).collect()
@@ -277,6 +381,8 @@ fn outliers(
     settings: &Settings,
 ) -> (Vec<Outlier>, usize) {
     seen.faults.retain(|finding| !shared.iter().any(|shared| shared.rule == finding.rule));
+    let named = std::mem::take(&mut seen.repeats);
+    let repeats = |subjects: &[Subject]| named.get(&subject::join(subjects, " ")).copied().unwrap_or(1);
     let (mut outliers, mut waived) = (Vec::new(), 0);
     for suspect in suspects {
         if settings.waiver(&machine.name, &suspect.finding).is_some() {
@@ -292,6 +398,7 @@ fn outliers(
         let mut action = Action::of(&suspect.finding);
         let mut finding = suspect.finding.clone();
         let mut why = figures(&suspect, expected);
+        let times = causes.iter().map(|cause| repeats(&cause.subjects)).max().unwrap_or(1);
         if !causes.is_empty() {
             let cause = causes.remove(0);
             let nodes = |subjects: &[Subject]| subjects.iter().flat_map(Subject::nodes).count();
@@ -322,7 +429,7 @@ fn outliers(
             unit: suspect.unit,
             loss: digits(suspect.loss),
             numbers: suspect.numbers,
-            repeats: suspect.repeats,
+            repeats: suspect.repeats.max(times),
             test,
             file: machine.newest.file.clone(),
         });
@@ -332,28 +439,34 @@ fn outliers(
             waived += 1;
             continue;
         }
-        outliers.push(Outlier {
-            machine: machine.name.clone(),
-            action: Action::of(&finding),
-            why: format!("measured: {}; expected: {}", finding.measured, finding.expected),
-            loss: digits(finding.cost.map_or(0.0, |cost| cost.share.clamp(0.0, 1.0))),
-            subjects: finding.subjects,
-            rule: finding.rule,
-            severity: finding.severity,
-            summary: finding.summary,
-            fix: finding.fix,
-            expected: None,
-            peers: None,
-            before: None,
-            measured: None,
-            unit: None,
-            numbers: 0,
-            repeats: 1,
-            test: None,
-            file: machine.newest.file.clone(),
-        });
+        let repeats = repeats(&finding.subjects);
+        outliers.push(of_rule(&machine.name, &machine.newest.file, finding, repeats));
     }
     (outliers, waived)
+}
+
+/// What a rule finds on a machine, or between machines.
+pub(super) fn of_rule(machine: &str, file: &str, finding: Finding, repeats: usize) -> Outlier {
+    Outlier {
+        machine: machine.to_owned(),
+        action: Action::of(&finding),
+        why: format!("measured: {}; expected: {}", finding.measured, finding.expected),
+        loss: digits(finding.cost.map_or(0.0, |cost| cost.share.clamp(0.0, 1.0))),
+        subjects: finding.subjects,
+        rule: finding.rule,
+        severity: finding.severity,
+        summary: finding.summary,
+        fix: finding.fix,
+        expected: None,
+        peers: None,
+        before: None,
+        measured: None,
+        unit: None,
+        numbers: 0,
+        repeats,
+        test: None,
+        file: file.to_owned(),
+    }
 }
 
 /// `GPU2→GPU0 (pairs, bandwidth) 237.5 GB/s; expected 372.0, peers 396.1, before 395.8`
@@ -376,7 +489,7 @@ fn short(value: f64) -> String {
 }
 
 /// Six digits: more than any measurement provides.
-fn digits(value: f64) -> f64 {
+pub(super) fn digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 

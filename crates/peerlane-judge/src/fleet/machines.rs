@@ -19,6 +19,8 @@ pub(super) struct Machine<'a> {
     pub(super) current: Vec<(Number, usize)>,
     /// How many of the records are a baseline: the first ones.
     pub(super) baseline: usize,
+    /// Its records between nodes, where it has others too.
+    pub(super) between: Option<Box<Machine<'a>>>,
 }
 
 impl<'a> Machine<'a> {
@@ -38,7 +40,12 @@ impl<'a> Machine<'a> {
         // stable: of each quantity the newest comes first
         current.sort_by_key(|(number, _)| number.key);
         current.dedup_by_key(|(number, _)| number.key);
-        Some(Machine { name, newest, records, current, baseline })
+        Some(Machine { name, newest, records, current, baseline, between: None })
+    }
+
+    /// It by its records between nodes, if there are some.
+    pub(super) fn of_nodes(&self) -> Option<&Machine<'a>> {
+        if self.newest.between.is_some() { Some(self) } else { self.between.as_deref() }
     }
 
     /// What was last gathered on it.
@@ -62,6 +69,10 @@ impl<'a> Machine<'a> {
 
 /// Whether a record is what another was while it grew: of the same moment, and with less in it.
 fn is_part(node: &Node, other: &Node) -> bool {
+    if let (Some(own), Some(other)) = (&node.between, &other.between) {
+        let same = own.began > 0 && own.began == other.began && own.hosts == other.hosts;
+        return same && !own.complete && own.cells < other.cells;
+    }
     let same = node.captured.is_none() && node.began > 0 && node.began == other.began && node.kind == other.kind;
     same && node.numbers.len() < other.numbers.len()
         && node.numbers.iter().all(|number| other.number(number.key).is_some_and(|n| n.value() == number.value()))
@@ -74,15 +85,14 @@ pub(super) fn machines<'a>(records: &'a [Node], baseline: &'a [Node]) -> (Vec<Ma
     let is_baseline = |node: &Node| old.contains(&std::ptr::from_ref(node));
     let mut by_name: BTreeMap<&str, Vec<&Node>> = BTreeMap::new();
     let mut known: BTreeMap<u64, &Node> = BTreeMap::new();
-    let mut twice = 0;
+    let mut twice: BTreeSet<&str> = BTreeSet::new();
     for node in records {
         // of two copies the one with the first name, so that the order of files does not matter
         match known.get_mut(&node.content) {
             Some(kept) => {
-                twice += 1;
-                if node.file < kept.file {
-                    *kept = node;
-                }
+                let (first, second) = if node.file < kept.file { (node, *kept) } else { (*kept, node) };
+                twice.insert(&second.file);
+                *kept = first;
             }
             None => drop(known.insert(node.content, node)),
         }
@@ -91,16 +101,33 @@ pub(super) fn machines<'a>(records: &'a [Node], baseline: &'a [Node]) -> (Vec<Ma
         by_name.entry(&node.name).or_default().push(node);
     }
     let mut notes = Vec::new();
-    if twice > 0 {
+    if !twice.is_empty() {
+        let twice = twice.len();
         notes.push(format!("{twice} records are copies of others and count once"));
     }
     let (mut all, mut alone) = (Vec::new(), 0);
     for (name, records) in by_name {
-        let parts = apart(records);
+        let (between, records): (Vec<&Node>, Vec<&Node>) = records.into_iter().partition(|node| node.between.is_some());
+        let mut between = of_nodes(between);
+        if between.len() > 1 {
+            notes.push(differ(name, &between));
+        }
+        let mut parts = apart(records);
         if parts.len() > 1 {
             notes.push(split(name, &parts));
+            if !between.is_empty() {
+                notes.push(format!(
+                    "{name}: of several machines of this name, the last is taken for that of the records between nodes"
+                ));
+            }
         }
-        for (at, records) in parts.into_iter().enumerate() {
+        // the last of the one and of the other are one machine
+        let last = parts.pop();
+        let beside = if last.is_some() { between.pop() } else { None };
+        let named = last.into_iter().map(|part| (part, beside.clone()));
+        let named = parts.into_iter().map(|part| (part, None)).chain(named);
+        let all_of_name: Vec<_> = named.chain(between.into_iter().map(|part| (part, None))).collect();
+        for (at, (records, beside)) in all_of_name.into_iter().enumerate() {
             let own = if at == 0 { name.to_owned() } else { format!("{name} ({})", at + 1) };
             if records.len() > 1 && !records.iter().any(|node| node.named_by_host || !node.uuids.is_empty()) {
                 notes.push(format!(
@@ -109,10 +136,14 @@ pub(super) fn machines<'a>(records: &'a [Node], baseline: &'a [Node]) -> (Vec<Ma
                 ));
             }
             // a baseline alone is no machine of now
-            if records.iter().all(|node| is_baseline(node)) {
-                alone += 1;
-            } else {
-                all.extend(Machine::of(own, records, &is_baseline));
+            let is_now = |records: &[&Node]| records.iter().any(|node| !is_baseline(node));
+            let beside = beside.filter(|records| is_now(records));
+            let beside = beside.and_then(|records| Machine::of(own.clone(), records, &is_baseline));
+            let machine = is_now(&records).then(|| Machine::of(own, records, &is_baseline)).flatten();
+            match (machine, beside) {
+                (Some(machine), beside) => all.push(Machine { between: beside.map(Box::new), ..machine }),
+                (None, Some(beside)) => all.push(beside),
+                (None, None) => alone += 1,
             }
         }
     }
@@ -163,6 +194,31 @@ fn apart(mut records: Vec<&Node>) -> Vec<Vec<&Node>> {
     }
     parts.sort_by_key(|part| part.iter().map(|node| (node.began, node.content)).min());
     parts
+}
+
+/// The records between nodes of one name, split where a machine of the one can hardly be that of the other: all NICs have other
+/// names, or all GPUs are others.
+fn of_nodes(mut records: Vec<&Node>) -> Vec<Vec<&Node>> {
+    records.sort_by_key(|node| (node.began, node.content));
+    let mut parts: Vec<Vec<&Node>> = Vec::new();
+    for node in records {
+        let alike = |part: &&mut Vec<&Node>| part.last().is_some_and(|last| last.between_alike(node));
+        match parts.iter_mut().find(alike) {
+            Some(part) => part.push(node),
+            None => parts.push(vec![node]),
+        }
+    }
+    parts.sort_by_key(|part| part.last().map(|node| (node.began, node.content)));
+    parts
+}
+
+fn differ(name: &str, parts: &[Vec<&Node>]) -> String {
+    let files: Vec<&str> = parts.iter().filter_map(|part| part.first()).map(|node| node.file.as_str()).collect();
+    format!(
+        "{name}: records between nodes show other NICs or GPUs; they are {} machines ({})",
+        parts.len(),
+        files.join(", ")
+    )
 }
 
 /// Machines with the same GPUs under several names.

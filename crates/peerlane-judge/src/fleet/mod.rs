@@ -5,6 +5,7 @@
 //! `docs/rules.md`, "Comparing machines", has the thresholds with their reasons.
 
 mod before;
+mod between;
 mod captured;
 mod culprit;
 mod document;
@@ -12,6 +13,7 @@ mod facts;
 mod judge;
 mod machines;
 mod names;
+mod network;
 mod outliers;
 mod read;
 mod rules;
@@ -32,7 +34,6 @@ use crate::check::Cost;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
-use peerlane_measure::plan::Test as Family;
 use peerlane_measure::run::FlagKind;
 
 /// By keys of the [`Dictionary`], which are hashes already: hashing millions of them again takes a second.
@@ -87,8 +88,8 @@ impl Number {
 /// What a number is.
 #[derive(Clone, Debug, PartialEq)]
 struct What {
-    /// Family.
-    test: Family,
+    /// Its family: `pairs`, or between nodes `verbs write`.
+    test: String,
     /// What is measured.
     quantity: Quantity,
     /// Its unit.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
+use super::between::About;
 use super::captured::Fact;
 use super::document::Test as Column;
 use super::{Keyed, Number, What, facts, names};
@@ -25,7 +26,7 @@ const STAND_IN: &str = "00000000-0000-0000-0000-";
 /// What the numbers of many runs are, each listed once.
 #[derive(Debug, Default)]
 pub struct Dictionary {
-    known: Mutex<Keyed<What>>,
+    pub(super) known: Mutex<Keyed<What>>,
     /// Keys of numbers by what stands in records, so that each text is read once.
     keys: Mutex<Keyed<u64>>,
     /// The same for descriptions of machines.
@@ -74,6 +75,8 @@ pub struct Node {
     pub(super) numbers: Vec<Number>,
     /// What it reported, where it is no record of a run but of what `peerlane gather` saved.
     pub(super) captured: Option<Vec<Fact>>,
+    /// The record between nodes that it took part in, where it is that.
+    pub(super) between: Option<Arc<About>>,
 }
 
 /// What is compared of a record's description of its machine.
@@ -181,6 +184,7 @@ impl Node {
             facts: facts::of(excerpt),
             numbers,
             captured: None,
+            between: None,
         }
     }
 
@@ -300,7 +304,7 @@ fn what(read: &Read, work: &Work, class: String) -> What {
     let parts = [read.quantity.name(), &method, &class, &size];
     let sort = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
     What {
-        test: read.test,
+        test: read.test.to_string(),
         quantity: read.quantity,
         unit: read.unit,
         words: ends(work),

@@ -38,6 +38,8 @@ pub(super) struct Seen {
     pub(super) facts: Arc<[Fact]>,
     /// What the model expects where a wanted value was measured.
     pub(super) expected: Vec<(f64, f64)>,
+    /// Records that name a part, by its printed name, where there are several.
+    pub(super) repeats: BTreeMap<String, usize>,
 }
 
 /// Looks at machines, in the order given.
@@ -76,6 +78,7 @@ fn one(mut case: Case, machine: &Look, settings: &Settings) -> Seen {
         waived: checked.waived.iter().filter(|w| is_fault(&w.finding)).count(),
         faults: checked.findings.into_iter().filter(is_fault).collect(),
         expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),
+        repeats: BTreeMap::new(),
     }
 }
 

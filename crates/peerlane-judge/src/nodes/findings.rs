@@ -144,7 +144,10 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     let among: Vec<(&Cell, Flag)> = among.into_iter().filter_map(|cell| Some((cell, flag(cell)?))).collect();
     if let Some((cell, first)) = among.first() {
         groups.push(Group {
-            subjects: vec![Subject::Node(host(run, cell.step.from.node)), Subject::Node(host(run, cell.step.to.node))],
+            subjects: vec![Subject::Group {
+                nodes: cell.step.nodes().map(|node| host(run, node)).collect(),
+                words: format!("all-reduce of {} nodes", cell.step.nodes().count()),
+            }],
             words: format!("in the all-reduce of {} nodes", cell.step.nodes().count()),
             cells: among.len(),
             first: first.detail.clone(),

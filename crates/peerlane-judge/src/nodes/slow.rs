@@ -4,11 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Joined;
 use super::words::{host, quantity, transport};
+use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Transport, suspects};
+
+/// More slow paths than this, and than this share of the nodes, are not at fault one by one.
+const MANY: usize = 8;
+const MANY_OF: f64 = 0.1;
+
+/// Paths that one finding names.
+const FEW: usize = 3;
 
 /// What is left below this is an error.
 const ERROR: f64 = 0.8;
@@ -91,7 +99,42 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
         Key::Switch(_) | Key::Nic(..) => false,
     };
     groups.retain(|key, group| !has_cause(key, group));
-    groups.into_iter().map(|(key, group)| finding(run, joined, &key, &group, source)).collect()
+    let is_path = |key: &Key, group: &[Slow]| {
+        matches!(key, Key::Pair(..)) && group.iter().all(|slow| !slow.latency && !slow.expected)
+    };
+    let (paths, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(key, group)| is_path(key, group));
+    let mut findings: Vec<Finding> =
+        others.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
+    let paths: Vec<Finding> = paths.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
+    if paths.len() > MANY.max((MANY_OF * run.nodes.len() as f64) as usize) {
+        findings.push(shared(&paths));
+    } else {
+        findings.extend(paths);
+    }
+    findings
+}
+
+/// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
+fn shared(paths: &[Finding]) -> Finding {
+    let cost = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.share);
+    let worst = paths.iter().map(cost).fold(0.0, f64::max);
+    let raised = Raised::new("slow-between-nodes", FindingKind::Design, Severity::Info, Certainty::Possible);
+    let summary = format!(
+        "{} paths have less of the rate than others while many run, down to {:.0} %: as where links between switches carry several \
+         pairs of a round, or one of these links is slow",
+        paths.len(),
+        100.0 * (1.0 - worst)
+    );
+    let example = paths.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)));
+    Finding {
+        measured: example.map_or_else(String::new, |finding| finding.measured.clone()),
+        expected: example.map_or_else(String::new, |finding| finding.expected.clone()),
+        fix: "Nothing is broken where the network is oversubscribed, or its routes are fixed. Where it should be neither, look for a slow \
+              or missing link between switches."
+            .to_owned(),
+        confirm: "`peerlane infer` of this record: leaf switches, and what the links above them carry; counters of the switches".to_owned(),
+        ..raised.summary(summary).about(paths.iter().flat_map(|finding| finding.subjects.clone()).take(FEW).collect()).finding
+    }
 }
 
 /// What is one finding.

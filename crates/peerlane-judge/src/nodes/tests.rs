@@ -407,3 +407,22 @@ fn the_node_that_slows_all_reduces_is_found_and_explained_ones_are_no_finding_of
     }
     assert_eq!(found_by_both(&cluster, ""), []);
 }
+
+#[test]
+fn leaf_switches_and_full_links_of_a_network_that_is_not_known_are_nobodys_fault() {
+    let node = |name: &str| catalogue::system(name).and_then(Result::ok);
+    for (nodes, shape) in [(120, "fat-tree:2"), (120, "fat-tree:2:4"), (40, "rail")] {
+        let text = format!(
+            "name = \"c\"\nnode = \"k20-cx3-snb\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\nhop_latency_us = 0.2\n"
+        );
+        let cluster = with_latencies_of_adapters(read_cluster(&text, "c", node).unwrap());
+        for (faults, expected) in [("", vec![]), ("slow-node:node7:0.5", vec!["node7/mlx4_0"])] {
+            let mut run = measured(&cluster, faults.split_whitespace().map(|f| f.parse().unwrap()).collect(), 3);
+            run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
+            let judged = verdict_on(&run, None);
+            let faults = judged.findings.iter().filter(|f| f.severity >= Severity::Warning);
+            let named: Vec<String> = faults.flat_map(|f| &f.subjects).map(Subject::to_string).collect();
+            assert_eq!(named, expected, "{shape}: {:#?}", judged.findings);
+        }
+    }
+}

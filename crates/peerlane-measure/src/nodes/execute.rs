@@ -160,6 +160,7 @@ impl Execution<'_> {
             step.transport == transport
                 && step.probe != Probe::Latency
                 && !step.is_among_many()
+                && !step.is_of_load()
                 && places.contains_key(&step.from)
                 && places.contains_key(&step.to)
         };

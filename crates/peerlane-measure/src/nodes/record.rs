@@ -82,9 +82,9 @@ impl Cell {
     }
 
     /// Its value to compare, with the names of switches on its path where they are known; none of an all-reduce, which is
-    /// of many paths.
+    /// of many paths, and none of what all NICs did at once.
     pub fn compared(&self, expected: Option<f64>, through: Vec<String>) -> Option<Compared<'_>> {
-        if self.step.is_among_many() {
+        if self.step.is_among_many() || self.step.is_of_load() {
             return None;
         }
         let (value, Estimate { low, high, .. }) = (self.value()?, self.estimate?);

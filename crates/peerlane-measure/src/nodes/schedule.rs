@@ -63,6 +63,8 @@ pub struct Wanted {
     pub transports: Vec<Transport>,
     /// Every pair, both ways.
     pub all_pairs: bool,
+    /// Rounds that load the links between switches, too.
+    pub uplinks: bool,
     /// The most time for everything.
     pub budget: Option<Seconds>,
     /// The most time for a round; what the budget leaves for it where it is absent.
@@ -100,6 +102,9 @@ pub struct NodePlan {
     pub transports: Vec<Transport>,
     /// Whether every pair is measured, both ways; else partners at distances of powers of two.
     pub all_pairs: bool,
+    /// Whether rounds follow in which all NICs of many nodes send and receive at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uplinks: bool,
     /// How each round is measured.
     pub method: Method,
     /// How rounds of NCCL are measured, which take longer, where there are some.
@@ -146,7 +151,9 @@ impl NodePlan {
         }
         let all_pairs = wanted.all_pairs || nodes.len() <= FEW;
         let unbounded = Seconds::new(0.0);
-        let mut plan = NodePlan { transports, all_pairs, method, nccl: None, rounds: 0, again: 0, bound: unbounded };
+        let uplinks = wanted.uplinks;
+        let mut plan =
+            NodePlan { transports, all_pairs, uplinks, method, nccl: None, rounds: 0, again: 0, bound: unbounded };
         let rounds = plan.rounds_of(nodes);
         plan.rounds = rounds.len();
         plan.again = AGAIN * plan.transports.iter().map(|t| rails(nodes, *t).len()).sum::<usize>();
@@ -283,9 +290,44 @@ impl NodePlan {
                 }
             }
         }
+        if self.uplinks {
+            let of = [Transport::Verbs, Transport::Tcp].into_iter().find(|of| self.transports.contains(of));
+            rounds.extend(of.into_iter().flat_map(|transport| together(nodes, transport)));
+        }
         rounds.retain(|steps| !steps.is_empty());
         rounds
     }
+}
+
+/// Rounds in which nodes send and receive at once by all NICs: neighbours, then nodes half way round and a little more each time; of
+/// the latter all, every second, fourth and so on, and last one pair. No pair comes twice.
+fn together(nodes: &[Node], transport: Transport) -> Vec<Vec<Step>> {
+    let half = nodes.len() / 2;
+    let near: Vec<(usize, usize)> = (0..half).map(|pair| (2 * pair, 2 * pair + 1)).collect();
+    let far = |more: usize| -> Option<Vec<(usize, usize)>> {
+        let every = 1_usize.checked_shl(u32::try_from(more).ok()?)?;
+        let pairs: Vec<_> = (0..half.saturating_sub(more)).step_by(every).map(|a| (a, a + half + more)).collect();
+        (every < 2 * half).then_some(pairs)
+    };
+    let fewer: Vec<Vec<(usize, usize)>> = (0..).map_while(far).collect();
+    let rails: Vec<Vec<End>> =
+        rails(nodes, transport).into_iter().filter(|rail| !rail.iter().any(End::is_gpu)).collect();
+    let steps = |pairs: &Vec<(usize, usize)>| {
+        let both = |(a, b): &(usize, usize)| {
+            let end = |rail: &[End], node: usize| rail.iter().find(|end| end.node == node).cloned();
+            let of_rail = |rail: &Vec<End>| Some(both_ways(transport, &end(rail, *a)?, &end(rail, *b)?));
+            rails.iter().filter_map(of_rail).collect::<Vec<Step>>()
+        };
+        pairs.iter().flat_map(both).collect::<Vec<Step>>()
+    };
+    let near = if fewer.first() == Some(&near) { None } else { Some(near) };
+    near.iter().chain(&fewer).map(steps).collect()
+}
+
+/// The step that measures the rate between two ends, both ways at once.
+fn both_ways(transport: Transport, a: &End, b: &End) -> Step {
+    let probe = if transport == Transport::Verbs { Probe::WriteBoth } else { Probe::SendBoth };
+    Step { probe, ..step(transport, false, a, b) }
 }
 
 /// Rounds without those pairs that come in the other direction, too: a latency is the same both ways.
@@ -393,10 +435,12 @@ mod tests {
         for (nodes, all_pairs) in
             [(nodes(&[0, 0]), false), (nodes(&[2; 3]), false), (nodes(&[4; 33]), false), (nodes(&[2, 0, 1, 2]), true)]
         {
-            let wanted = Wanted { all_pairs, ..Wanted::default() };
+            let uplinks = nodes.len() != 4;
+            let wanted = Wanted { all_pairs, uplinks, ..Wanted::default() };
             let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
             let rounds = plan.rounds_of(&nodes);
             assert_eq!(rounds.len(), plan.rounds);
+            assert_eq!(rounds.concat().iter().any(Step::is_of_load), uplinks);
             let mut steps = HashSet::new();
             for round in &rounds {
                 let ends =
@@ -415,6 +459,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn uplinks_are_loaded_by_all_and_by_fewer_and_fewer() {
+        let nodes = nodes(&[4; 1000]);
+        let of = |uplinks: bool| {
+            let wanted = Wanted { transports: vec![Transport::Verbs], uplinks, ..Wanted::default() };
+            NodePlan::of(&nodes, &wanted, Method::default()).unwrap()
+        };
+        let (plain, loaded) = (of(false), of(true));
+        let rounds = loaded.rounds_of(&nodes);
+        let counts: Vec<usize> = rounds[plain.rounds..].iter().map(|round| round.len() / 4).collect();
+        assert_eq!(counts, [500, 500, 250, 125, 63, 31, 16, 8, 4, 2, 1]);
+        assert!(rounds[plain.rounds..].iter().flatten().all(|step| step.probe == Probe::WriteBoth));
     }
 
     #[test]

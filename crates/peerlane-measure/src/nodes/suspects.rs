@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{End, Probe, Step};
+use super::{End, Levels, Probe, Step};
 
 /// The least loss of a part with several values, as a logarithm: 3.5 %.
 const LEAST: f64 = 0.035;
@@ -141,11 +141,26 @@ pub fn suspects(all: &[Compared], of: usize) -> Vec<Suspect> {
     found
 }
 
-/// The merits, less the usual one: that of rails with known expectations together, else of each rail by itself.
+/// Of latencies how far nodes are from each other, by NIC: those of a pair that passes more switches are longer, and nobody's fault.
+fn levels(all: &[Compared], across: &[usize]) -> BTreeMap<Option<String>, Option<Levels>> {
+    let mut pairs: BTreeMap<Option<String>, Vec<(usize, usize, f64)>> = BTreeMap::new();
+    for of in across.iter().filter_map(|i| all.get(*i)).filter(|of| of.step.probe == Probe::Latency) {
+        pairs.entry(of.step.from.nic.clone()).or_default().push((of.step.from.node, of.step.to.node, of.value));
+    }
+    pairs.into_iter().map(|(nic, pairs)| (nic, Levels::of(&pairs))).collect()
+}
+
+/// The merits, less the usual one: that of rails with known expectations together, else of each rail by itself, and of latencies
+/// of each distance.
 fn centred(all: &[Compared], across: &[usize], of: usize) -> Vec<f64> {
+    let levels = levels(all, across);
     let group = |i: usize| match all[i].expected {
         Some(_) => None,
-        None => Some(all[i].step.from.nic.clone()),
+        None => {
+            let Step { from, to, .. } = all[i].step;
+            let level = levels.get(&from.nic).and_then(|levels| Some(levels.as_ref()?.between(from.node, to.node)));
+            Some((from.nic.clone(), level))
+        }
     };
     let mut groups: BTreeMap<_, Vec<f64>> = BTreeMap::new();
     for i in across {

@@ -525,6 +525,7 @@ mod tests {
             ("placement", schemars::schema_for!(peerlane_design::place::PlacementDocument)),
             ("tuning", schemars::schema_for!(peerlane_design::tune::TuningDocument)),
             ("inference", schemars::schema_for!(peerlane_design::infer::Inference)),
+            ("nodes-inference", schemars::schema_for!(peerlane_design::infer::NodesInference)),
             ("nodes", schemars::schema_for!(peerlane_measure::nodes::NodesRun)),
             ("nodes-check", schemars::schema_for!(peerlane_judge::nodes::NodesCheck)),
             ("nodes-compare", schemars::schema_for!(peerlane_judge::nodes::NodesComparison)),

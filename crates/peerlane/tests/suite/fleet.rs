@@ -1,7 +1,7 @@
 //! Many machines of a kind, a few of them sick: all found, none falsely; and one machine against its earlier self.
 
 #[path = "../../examples/fleet/make.rs"]
-mod make;
+pub(crate) mod make;
 
 use make::Maker;
 use peerlane::case::Case;

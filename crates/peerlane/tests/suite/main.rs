@@ -25,6 +25,7 @@ mod doubted_readings;
 mod elsewhere;
 mod fitted_assumptions;
 mod fleet;
+mod fleet_nodes;
 mod flow_properties;
 mod host_contention;
 mod imports;

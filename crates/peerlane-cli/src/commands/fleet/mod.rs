@@ -14,6 +14,7 @@ use std::path::Path;
 
 use peerlane::check::Settings;
 use peerlane::fleet::{Dictionary, Node, Records, judge};
+use peerlane::nodes::looks_like_nodes_run;
 use peerlane::one_line::shown;
 use peerlane::run::{MAX_RUN_BYTES, looks_like_run};
 
@@ -47,7 +48,8 @@ pub(super) fn is_fleet(targets: &[OsString]) -> bool {
 fn is_run(target: &OsStr) -> bool {
     let mut head = Vec::new();
     let read = File::open(target).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-    read.is_ok() && looks_like_run(&String::from_utf8_lossy(&head))
+    let head = String::from_utf8_lossy(&head);
+    read.is_ok() && (looks_like_run(&head) || looks_like_nodes_run(&head))
 }
 
 /// The text of a record.
@@ -123,6 +125,7 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
-    let fails = fleet.outliers.iter().any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
+    let fails =
+        fleet.outliers.iter().chain(&fleet.network).any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }

@@ -13,6 +13,7 @@ use flate2::read::MultiGzDecoder;
 use peerlane::case::Case;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::fleet::{Dictionary, Node, Unread};
+use peerlane::nodes::{MAX_NODES_BYTES, NodesRun, looks_like_nodes_run};
 use peerlane::one_line::shown;
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use serde::de::IgnoredAny;
@@ -23,6 +24,8 @@ use super::labelled::{begins, split};
 use super::texts::{is_loose, joined, texts_of};
 use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
+use crate::target::is_nodes_run;
+use crate::target::nodes::{hide, learn};
 
 /// The most that an archive unpacks to, in bytes.
 const MAX_UNPACKED: usize = 512 << 20;
@@ -139,6 +142,14 @@ impl Found {
         }
     }
 
+    /// The nodes of a record between nodes.
+    fn add_nodes(&mut self, name: &str, nodes: Result<Vec<Node>, String>) {
+        match nodes {
+            Ok(nodes) => self.nodes.extend(nodes),
+            Err(why) => self.unread.push(Unread { name: name.to_owned(), why }),
+        }
+    }
+
     fn add(&mut self, one: One, node: Result<Node, String>) {
         let mut name = one.name;
         let mut node = match node {
@@ -178,6 +189,10 @@ pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) 
         if let Some(files) = &one.files {
             return locked().capture(&one.name, one.path.as_deref(), files, dictionary);
         }
+        if let Some(text) = one.text.as_ref().ok().filter(|text| looks_like_nodes_run(text)) {
+            let nodes = between(text).and_then(|run| nodes_of(&run, &one.name, dictionary));
+            return locked().add_nodes(&one.name, nodes);
+        }
         let node = one.text.as_ref().map_err(Clone::clone).and_then(|text| node(&one, text, dictionary));
         let one = if one.path.is_some() { One { text: Ok(String::new()), ..one } } else { one };
         locked().add(one, node);
@@ -200,6 +215,15 @@ fn node(one: &One, text: &str, dictionary: &Dictionary) -> Result<Node, String> 
     })
 }
 
+/// A record between nodes; what is cut or unreadable of it is as if it had not been measured.
+fn between(text: &str) -> Result<NodesRun, String> {
+    NodesRun::read(text).map(|(run, _)| run).map_err(|e| e.to_string())
+}
+
+fn nodes_of(run: &NodesRun, file: &str, dictionary: &Dictionary) -> Result<Vec<Node>, String> {
+    Node::between(run, file, dictionary).map_err(|e| e.to_string())
+}
+
 /// The same with what identifies machines replaced, in all texts alike: they are held until the last is known.
 fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
     let texts: Mutex<Vec<One>> = Mutex::default();
@@ -213,13 +237,30 @@ fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
     texts.extend(joined(loose));
     texts.sort_by(|a, b| a.name.cmp(&b.name));
     let mut redactor = Redactor::default();
-    texts.iter().filter_map(|one| one.text.as_ref().ok()).for_each(|text| redactor.learn(text));
+    let mut runs: BTreeMap<usize, NodesRun> = BTreeMap::new();
+    for (at, text) in texts.iter().enumerate().filter_map(|(at, one)| Some((at, one.text.as_ref().ok()?))) {
+        match looks_like_nodes_run(text).then(|| between(text)) {
+            Some(Ok(run)) => {
+                learn(&mut redactor, &run);
+                runs.insert(at, run);
+            }
+            _ => redactor.learn(text),
+        }
+    }
     texts.iter().filter_map(|one| one.files.as_ref()).for_each(|files| redactor.learn_files(files));
     let mut found = Found { others, ..Found::default() };
-    for one in texts {
+    for (at, one) in texts.into_iter().enumerate() {
         let parts: Vec<String> = one.name.split('/').map(|part| redactor.source(part)).collect();
         if let Some(files) = &one.files {
             found.capture(&parts.join("/"), None, &redactor.files(files), dictionary);
+            continue;
+        }
+        if let Some(mut run) = runs.remove(&at) {
+            hide(&mut redactor, &mut run);
+            let file = parts.join("/");
+            // messages may quote what they are about
+            let nodes = nodes_of(&run, &file, dictionary).map_err(|_| "its cluster cannot be read".to_owned());
+            found.add_nodes(&file, nodes);
             continue;
         }
         let label = one.label.map(|label| redactor.source(&label));
@@ -315,12 +356,19 @@ fn is_candidate(extension: &OsStr) -> bool {
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let meta = fs::metadata(path).map_err(|e| e.to_string())?;
-    if meta.is_file() && meta.len() > MAX_RUN_BYTES as u64 {
-        return Err(format!("larger than {} MiB", MAX_RUN_BYTES >> 20));
+    let mut most = MAX_RUN_BYTES;
+    if meta.is_file() && meta.len() > most as u64 {
+        // of many nodes a record is longer
+        if is_nodes_run(path) {
+            most = MAX_NODES_BYTES;
+        }
+        if meta.len() > most as u64 {
+            return Err(format!("larger than {} MiB", most >> 20));
+        }
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or_default());
     let file = File::open(path).map_err(|e| e.to_string())?;
-    file.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     Ok(bytes)
 }
 
@@ -450,6 +498,10 @@ fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dy
         pass(one(Ok(text)));
         return true;
     }
+    if looks_like_nodes_run(&text) {
+        pass(one(Ok(text)));
+        return true;
+    }
     if text.contains("\"peerlane/run/") {
         stream(name, text.as_bytes(), pass);
         return true;
@@ -458,8 +510,6 @@ fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dy
         "it is empty".to_owned()
     } else if let (true, Err(error)) = (is_json, serde_json::from_str::<IgnoredAny>(&text)) {
         format!("it is cut or no JSON: {error}")
-    } else if peerlane::nodes::looks_like_nodes_run(&text) {
-        "it is a record between nodes; 'check' reads it".to_owned()
     } else if named {
         // the list of a gathered folder stands for the folder
         let of = path.filter(|_| is_manifest(text.as_bytes())).and_then(Path::parent);

@@ -30,7 +30,8 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, 
     let most = |n: usize| if verbose { usize::MAX } else { n };
     writeln!(out, "{}", paint(style::HEADING, &fit(&title(fleet), line_width())))?;
     if quiet {
-        let Some(Outlier { machine, action, summary, fix, .. }) = fleet.outliers.first() else { return Ok(()) };
+        let worst = fleet.outliers.first().or(fleet.network.first());
+        let Some(Outlier { machine, action, summary, fix, .. }) = worst else { return Ok(()) };
         writeln!(out, "{machine}: {action}: {summary}")?;
         return writeln!(out, "fix: {fix}");
     }
@@ -40,7 +41,11 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, 
     writeln!(out, "{}", paint(style::DIM, &fit(&head, line_width())))?;
     for (at, kind) in fleet.kinds.iter().enumerate().take(most(SHOWN)) {
         let Kind { machines, gpus, products, example, compared, spread, shared } = kind;
-        let title = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
+        let title = match (products.is_empty(), gpus) {
+            (true, 0) => "without GPUs".to_owned(),
+            (true, _) => "unknown GPUs".to_owned(),
+            _ => products.join(", "),
+        };
         let spread = match *compared {
             true => format!("{:.1}", 100.0 * spread),
             false if *machines >= ENOUGH => "no rates".to_owned(),
@@ -67,6 +72,16 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, 
         let more = format!("and {} more outliers (-v shows them)", fleet.outliers.len() - SHOWN);
         writeln!(out, "\n{}", paint(style::DIM, &more))?;
     }
+    if !fleet.network.is_empty() {
+        writeln!(out, "\n{}", paint(style::HEADING, "Between machines, held against none"))?;
+        for found in fleet.network.iter().take(most(SHOWN)) {
+            one(out, found, verbose)?;
+        }
+        if fleet.network.len() > SHOWN && !verbose {
+            let more = format!("and {} more between machines (-v shows them)", fleet.network.len() - SHOWN);
+            writeln!(out, "\n{}", paint(style::DIM, &more))?;
+        }
+    }
     let unread: Vec<String> = fleet.unread.iter().map(|u| format!("{}: {}", u.name, u.why)).collect();
     sentences(out, "Notes", &fleet.notes, most(FEW))?;
     sentences(out, "Unread", &unread, most(FEW))
@@ -80,8 +95,12 @@ fn title(fleet: &Fleet) -> String {
         count(fleet.kinds.len(), "kind"),
         count(fleet.records, "record")
     );
+    let between = match fleet.network.len() {
+        0 => String::new(),
+        n => format!("; {} between machines", count(n, "finding")),
+    };
     if fleet.outliers.is_empty() {
-        return format!("{of}: no outliers");
+        return format!("{of}: no outliers{between}");
     }
     let machines: BTreeSet<&str> = fleet.outliers.iter().map(|outlier| outlier.machine.as_str()).collect();
     let actions = [Action::Isolate, Action::Reset, Action::Monitor].into_iter().filter_map(|action| {
@@ -89,7 +108,11 @@ fn title(fleet: &Fleet) -> String {
         (n > 0).then(|| format!("{action} {n}"))
     });
     let actions = actions.collect::<Vec<_>>().join(", ");
-    format!("{of}: {} on {}; {actions}", count(fleet.outliers.len(), "outlier"), count(machines.len(), "machine"))
+    format!(
+        "{of}: {} on {}; {actions}{between}",
+        count(fleet.outliers.len(), "outlier"),
+        count(machines.len(), "machine")
+    )
 }
 
 fn one(out: &mut dyn Write, outlier: &Outlier, verbose: bool) -> io::Result<()> {

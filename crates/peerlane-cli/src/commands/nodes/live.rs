@@ -14,7 +14,7 @@ use peerlane_net::gpu::{Found, GpuSides};
 use peerlane_net::launcher::{Given, HostPort, Place};
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
-use super::measure::{announce, finish, refuse_what_is_for_machines};
+use super::measure::{announce, finish, refuse_uplinks, refuse_what_is_for_machines};
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::nodes::{NodesFile, carry_out};
@@ -36,6 +36,7 @@ const ENDING: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     refuse_what_is_for_machines(args)?;
+    refuse_uplinks(args)?;
     let options = &args.between;
     let secret = secret(options.secret_file.as_deref())?;
     let given = Given { rank: options.rank, size: options.size, head: options.head.clone() };
@@ -233,6 +234,7 @@ fn measure(
     let wanted = Wanted {
         transports: args.between.transport.into_iter().collect(),
         all_pairs: args.all_pairs,
+        uplinks: args.uplinks,
         budget: args.budget,
         patience: args.patience,
         silence: args.between.silence,
@@ -277,9 +279,10 @@ fn same(earlier: &NodesRun, new: &NodesRun) -> Result<(), Failure> {
         let name = |node: &Node| (node.host.clone(), node.nics.iter().map(|nic| nic.name.clone()).collect::<Vec<_>>());
         run.nodes.iter().map(name).collect::<Vec<_>>()
     };
+    let plan = |run: &NodesRun| (run.plan.transports.clone(), run.plan.all_pairs, run.plan.uplinks);
     let why = if named(earlier) != named(new) {
         "it is a record of other nodes, or of the same in another order"
-    } else if (&earlier.plan.transports, earlier.plan.all_pairs) != (&new.plan.transports, new.plan.all_pairs) {
+    } else if plan(earlier) != plan(new) {
         "it was begun with other options"
     } else {
         return Ok(());

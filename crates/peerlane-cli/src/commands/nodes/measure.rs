@@ -72,13 +72,15 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     let cluster = with_latencies_of_adapters(described.cluster);
     let mut network = SimulatedCluster::new(&cluster, args.faults.clone(), SEED).map_err(refuse)?;
     let target = args.target.as_deref().unwrap_or_default().to_string_lossy().into_owned();
+    refuse_uplinks(args)?;
     if args.between.transport == Some(Transport::Tcp) {
         return Err(Failure::new("a simulated cluster has no TCP: its transports are verbs and nccl"));
     }
     // without GPUs there is no NCCL, which is no error unless it is requested
     let transports = args.between.transport.map_or_else(|| vec![Transport::Verbs, Transport::Nccl], |one| vec![one]);
     let (budget, patience, silence) = (args.budget, args.patience, args.between.silence);
-    let wanted = Wanted { transports, all_pairs: args.all_pairs, budget, patience, silence };
+    let (all_pairs, uplinks) = (args.all_pairs, args.uplinks);
+    let wanted = Wanted { transports, all_pairs, uplinks, budget, patience, silence };
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
     (new.cluster, new.system) = (Some(described.text), described.system);
@@ -86,9 +88,9 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     let (file, run) = match &args.output {
         Some(path) if args.resume => {
             let (file, earlier) = NodesFile::resume(path)?;
-            if (&earlier.cluster, &earlier.system, &earlier.plan.transports, earlier.plan.all_pairs)
-                != (&new.cluster, &new.system, &new.plan.transports, new.plan.all_pairs)
-            {
+            let options = |run: &NodesRun| (run.plan.transports.clone(), run.plan.all_pairs, run.plan.uplinks);
+            let other = (&earlier.cluster, &earlier.system) != (&new.cluster, &new.system);
+            if other || options(&earlier) != options(&new) {
                 let why = "it is a record of another cluster, or with other options";
                 return Err(Failure::new(format!("{}: {why}; measure into another file", shown(path))));
             }
@@ -100,6 +102,16 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     announce(&run, &format!("simulated, {}", cluster.name));
     let run = carry_out(&mut network, run, file.as_ref(), None, &interrupt)?;
     finish(&run, args, out)
+}
+
+/// Refuses to load links by what chooses its own.
+pub(crate) fn refuse_uplinks(args: &MeasureArgs) -> Result<(), Failure> {
+    if args.uplinks && args.between.transport == Some(Transport::Nccl) {
+        return Err(Failure::new(
+            "--uplinks is for verbs and TCP, since NCCL chooses NICs itself: leave --transport out",
+        ));
+    }
+    Ok(())
 }
 
 /// One line before the first round: who, by what, and how long at most.

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod infer;
 pub(crate) mod live;
 pub(crate) mod measure;
 pub(crate) mod report;

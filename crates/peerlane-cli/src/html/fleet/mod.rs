@@ -51,7 +51,7 @@ pub(crate) fn fleet_page(fleet: &Fleet) -> Result<String, serde_json::Error> {
 /// The folder that all records named by an absolute path share, with a slash at its end. A page tells no folders: it goes to
 /// people to whom these say nothing, and they may name a user.
 fn folder(fleet: &Fleet) -> String {
-    let records = fleet.outliers.iter().map(|outlier| &outlier.file);
+    let records = fleet.outliers.iter().chain(&fleet.network).map(|outlier| &outlier.file);
     let mut paths = records.chain(fleet.unread.iter().map(|of| &of.name)).filter(|path| path.starts_with('/'));
     let parent = |path: &str| path.rfind('/').map_or(String::new(), |end| path[..=end].to_owned());
     let Some(mut shared) = paths.next().map(|path| parent(path)) else { return NO_FOLDER.to_owned() };
@@ -70,12 +70,14 @@ const NO_FOLDER: &str = "\0";
 fn plain(fleet: &Fleet) -> String {
     let mut text =
         format!("{} among {}\n", count(fleet.outliers.len(), "outlier"), count(fleet.machines.len(), "machine"));
-    for Outlier { machine, subjects, action, summary, why, file, .. } in fleet.outliers.iter().take(MOST_PLAIN) {
+    let all = fleet.outliers.iter().chain(&fleet.network);
+    for Outlier { machine, subjects, action, summary, why, file, .. } in all.take(MOST_PLAIN) {
         let parts = join(subjects, ", ");
         let _ = write!(text, "\n{action}  {machine}  {parts}\n    {summary}\n    {why}\n    {file}\n");
     }
-    if fleet.outliers.len() > MOST_PLAIN {
-        let _ = writeln!(text, "\nand {} more", fleet.outliers.len() - MOST_PLAIN);
+    let all = fleet.outliers.len() + fleet.network.len();
+    if all > MOST_PLAIN {
+        let _ = writeln!(text, "\nand {} more", all - MOST_PLAIN);
     }
     text
 }
@@ -247,10 +249,12 @@ impl FleetPage {
         let folder = folder(fleet);
         let short = |text: &str| text.replace(&folder, "");
         let mut room = MOST_TEXT;
-        let outliers: Vec<OutlierView> = fleet
-            .outliers
-            .iter()
-            .filter_map(|outlier| Some(OutlierView::of(outlier, *at.get(outlier.machine.as_str())?)))
+        let of_machines = fleet.outliers.iter().filter(|outlier| at.contains_key(outlier.machine.as_str()));
+        let view = |outlier: &Outlier| OutlierView::of(outlier, at.get(outlier.machine.as_str()).copied());
+        let between = fleet.network.iter().map(|found| OutlierView::of(found, None));
+        let outliers: Vec<OutlierView> = of_machines
+            .map(view)
+            .chain(between)
             .map(|outlier| OutlierView { file: short(&outlier.file), ..outlier })
             .take_while(|outlier| match room.checked_sub(outlier.size()) {
                 Some(left) => {
@@ -269,7 +273,7 @@ impl FleetPage {
             kinds: kinds(&fleet.kinds),
             tests: fleet.tests.iter().map(|test| TestView::of(&test.name, &test.family)).collect(),
             machines: fleet.machines.iter().map(MemberView::of).collect(),
-            left_out: fleet.outliers.len() - outliers.len(),
+            left_out: (fleet.outliers.len() + fleet.network.len()).saturating_sub(outliers.len()),
             outliers,
             waived: fleet.waived,
             notes: fleet.notes.iter().map(|note| short(note)).collect(),
@@ -333,9 +337,9 @@ fn per_mille(ratio: f32) -> Option<u32> {
 }
 
 impl OutlierView {
-    fn of(outlier: &Outlier, machine: usize) -> OutlierView {
+    fn of(outlier: &Outlier, machine: Option<usize>) -> OutlierView {
         OutlierView {
-            machine: Some(machine),
+            machine,
             other: None,
             part: join(&outlier.subjects, ", "),
             rule: outlier.rule.clone(),

@@ -135,7 +135,7 @@ impl FleetPage {
         let scored = scored(joined);
         let kinds: Vec<Kind> = {
             // what many nodes reach together is no value between two
-            let steps = joined.iter().map(|j| &j.cell.step).filter(|step| !step.is_among_many());
+            let steps = joined.iter().map(|j| &j.cell.step).filter(|step| !step.is_among_many() && !step.is_of_load());
             let mut kinds: Vec<Kind> = steps.map(kind).collect();
             let has_scores =
                 |of: &Kind| scored.iter().any(|one| one.score.is_some() && kind(&one.joined.cell.step) == *of);
@@ -194,7 +194,8 @@ fn scored<'a>(joined: &'a [Joined<'a>]) -> Vec<Scored<'a>> {
         (kind(step), step.is_loopback(), step.from.nic.as_deref())
     }
     let mut all: BTreeMap<Peers, Vec<f64>> = BTreeMap::new();
-    for one in joined.iter().filter(|one| !one.cell.step.is_among_many()) {
+    let of_two = |one: &&Joined| !one.cell.step.is_among_many() && !one.cell.step.is_of_load();
+    for one in joined.iter().filter(of_two) {
         all.entry(peers(one)).or_default().extend(one.cell.value());
     }
     // one value is no peer of itself

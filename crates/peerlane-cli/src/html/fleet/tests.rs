@@ -71,6 +71,7 @@ fn fleet(machines: usize) -> Fleet {
         tests: (0..TESTS).map(test).collect(),
         machines: (0..machines).map(member).collect(),
         outliers: (0..machines).step_by(EVERY).map(|at| outlier(name(at))).collect(),
+        network: Vec::new(),
         waived: 0,
         notes: Vec::new(),
         unread: Vec::new(),
