@@ -3,10 +3,11 @@
 # rank on its half of the cores: as two hosts (NCCL_HOSTID), by its network, beside TCP with host and GPU memory; and as one, by
 # whatever joins the GPUs. Then a rank that hangs.
 #
-# usage: nodes.sh PEERLANE NCCL_TESTS OUT [TIMES]
+# usage: nodes.sh PEERLANE NCCL_TESTS OUT [TIMES [sockets]]
 #   NCCL_TESTS  folder with sendrecv_perf and all_reduce_perf of nccl-tests 2.14 or later, built with MPI=1
 #   OUT         folder for records and nccl-tests' output
 #   TIMES       pairs of runs of each kind (6)
+#   sockets     only NCCL as two hosts beside nccl-tests
 set -euo pipefail
 # rank NUMBER HOST COMMAND...: runs a command with the GPU and half of the cores of that number; as a host of its own unless HOST is -
 rank() {
@@ -24,7 +25,7 @@ if [ "${1:-}" = --rank ]; then
     rank "$@"
 fi
 [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
-peerlane="$(realpath "$1")" tests="$(realpath "$2")" out="$3" times="${4:-6}"
+peerlane="$(realpath "$1")" tests="$(realpath "$2")" out="$3" times="${4:-6}" only="${5:-}"
 mkdir -p "$out"
 PEERLANE_SECRET="$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
 export PEERLANE_SECRET
@@ -74,12 +75,16 @@ beside() {
     done
 }
 
-beside -,- direct --transport nccl
-beside a,b network --redact
+if [ "$only" = sockets ]; then
+    beside a,b network --redact --transport nccl
+else
+    beside -,- direct --transport nccl
+    beside a,b network --redact
+fi
 
-python3 - "$out" "$times" <<'PYTHON'
+python3 - "$out" "$times" "$only" <<'PYTHON'
 import json, pathlib, statistics, sys
-out, times = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+out, times, only = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
 def bus(name):
     rows = [line.split() for line in (out / name).read_text().splitlines()]
@@ -91,7 +96,7 @@ def cell(record, probe):
     return next(c for c in cells if c["probe"] == probe and not c.get("again"))
 
 tests = [("send-receive", "sendrecv"), ("all-reduce", "all-reduce")]
-for kind, (probe, stem) in [(kind, test) for kind in ("direct", "network") for test in tests]:
+for kind, (probe, stem) in [(kind, test) for kind in (("network",) if only else ("direct", "network")) for test in tests]:
     numbers = range(1, times + 1)
     pairs = [(cell(f"{kind}-{i}.json", probe)["value"] / 1e9, bus(f"{kind}-{stem}-{i}.txt")[0]) for i in numbers]
     ratios = sorted(ours / theirs for ours, theirs in pairs)
@@ -99,6 +104,8 @@ for kind, (probe, stem) in [(kind, test) for kind in ("direct", "network") for t
     print(f"{kind}, {probe}: peerlane {statistics.median(ours):.3f} ({min(ours):.3f} to {max(ours):.3f}), "
           f"nccl-tests {statistics.median(theirs):.3f} ({min(theirs):.3f} to {max(theirs):.3f}) GB/s of bus bandwidth; "
           f"ratio {statistics.median(ratios):.4f} ({ratios[0]:.4f} to {ratios[-1]:.4f}), n = {times}")
+if only:
+    sys.exit()
 host, gpu = [], []
 for i in range(1, times + 1):
     cells = json.loads((out / f"network-{i}.json").read_text())["cells"]
@@ -113,6 +120,8 @@ print(f"TCP: host memory {statistics.median(host):.2f} ({min(host):.2f} to {max(
       f"{statistics.median(gpu):.2f} ({min(gpu):.2f} to {max(gpu):.2f}) GB/s; ratio {statistics.median(ratios):.3f} "
       f"({ratios[0]:.3f} to {ratios[-1]:.3f}), n = {len(ratios)}")
 PYTHON
+
+[ -z "$only" ] || exit 0
 
 # a rank of NCCL that hangs: the rest is measured
 HANG=1 agents a,b "$out/hung.json" --patience 3s

@@ -17,6 +17,8 @@ pub struct Mapping {
 
 // SAFETY: the memory belongs to this value alone.
 unsafe impl Send for Mapping {}
+// SAFETY: a shared reference gives away its address and size, and its content only by further unsafe code.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps memory; its pages are made as they are touched, on the NUMA node if one is given.

@@ -61,7 +61,7 @@ impl fmt::Display for Action {
 }
 
 /// What follows from the faults of each rule: as errors, and as warnings.
-const ACTIONS: [(&str, Action, Action); 80] = [
+const ACTIONS: [(&str, Action, Action); 82] = [
     ("lost-gpu", Isolate, Isolate),
     ("hung-transfer", Isolate, Isolate),
     ("corrupt-data", Isolate, Isolate),
@@ -103,6 +103,8 @@ const ACTIONS: [(&str, Action, Action); 80] = [
     ("bfs-slow", Monitor, Monitor),
     ("nic-slow", Isolate, Monitor),
     ("nic-failed", Isolate, Monitor),
+    ("nic-gpu-slow", Isolate, Monitor),
+    ("nic-gpu-refused", Isolate, Monitor),
     ("host-buffers-far", Isolate, Isolate),
     ("shared-limit", Monitor, Monitor),
     ("uneven-host-copies", Isolate, Isolate),

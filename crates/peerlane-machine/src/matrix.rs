@@ -156,7 +156,8 @@ pub struct Matrix {
     pub quantity: Quantity,
     /// Direction; `None` for quantities that have no direction or where it is unknown.
     pub direction: Option<Direction>,
-    /// Peer-to-peer access on or off; `None` where it does not apply or is not stated.
+    /// Peer-to-peer access on or off; `None` where it does not apply or is not stated. Between a GPU and a NIC of the machine, measured
+    /// out and back by way of host memory: whether the NIC got at the GPU's memory directly, or staged.
     pub p2p: Option<bool>,
     /// Write or read, if stated.
     pub op: Option<Operation>,
@@ -201,7 +202,10 @@ impl Matrix {
             Direction::Bidirectional => "both ways, summed",
             Direction::BidirectionalShare => "both ways, one way's share",
         });
-        let p2p = self.p2p.map(|on| if on { "P2P on" } else { "P2P off" });
+        // of a NIC and a GPU, what else than peer access says how the NIC gets at the GPU's memory
+        let of_nic = self.engine == Some(Engine::Nic);
+        let p2p = self.p2p.filter(|_| !of_nic).map(|on| if on { "P2P on" } else { "P2P off" });
+        let way = self.p2p.filter(|_| of_nic).map(|direct| if direct { "direct" } else { "staged" });
         let op = self.op.map(|o| if o == Operation::Write { "writes" } else { "reads" });
         let engine = self.engine.map(|e| match e {
             Engine::Ce => "copy engine",
@@ -210,7 +214,8 @@ impl Matrix {
             Engine::Device => "device DMA",
         });
         let size = self.size.map(|s| s.to_string());
-        let words = [Some(self.quantity.name()), direction, p2p, op, engine, size.as_deref(), Some(self.unit.name())];
+        let words =
+            [Some(self.quantity.name()), direction, p2p, op, engine, way, size.as_deref(), Some(self.unit.name())];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

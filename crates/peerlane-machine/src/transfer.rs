@@ -103,7 +103,7 @@ impl fmt::Display for Transfer {
 pub struct NicEnd {
     /// `mlx5_0`.
     pub nic: String,
-    /// `host0`, or `host` for the memory nearest to the NIC.
+    /// `host0`, `host` for the memory nearest to the NIC, or a GPU: `GPU0`.
     pub memory: String,
 }
 
@@ -116,22 +116,68 @@ pub struct Rdma {
     pub to: NicEnd,
     /// Whether the source writes or the destination reads.
     pub op: Operation,
+    /// How the NIC gets at a GPU's memory: directly, or through the host memory of the other end. Host memory it always reads and
+    /// writes directly.
+    #[serde(default, skip_serializing_if = "is_direct")]
+    pub via: Via,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_direct(via: &Via) -> bool {
+    *via == Via::Direct
 }
 
 impl Rdma {
+    /// From one host memory to another.
+    pub fn of_host(from: NicEnd, to: NicEnd, op: Operation) -> Self {
+        Rdma { from, to, op, via: Via::Direct }
+    }
+
     /// Whether one NIC is at both ends.
     pub fn is_loopback(&self) -> bool {
         self.from.nic == self.to.nic
     }
+
+    /// The GPU whose memory is at one end, and the NIC that reads or writes it.
+    pub fn gpu(&self) -> Option<(&str, &str)> {
+        let end = [&self.from, &self.to].into_iter().find(|end| !is_host(&end.memory))?;
+        Some((&end.memory, &end.nic))
+    }
+
+    /// What it is between: two NICs, or one twice; of a GPU's memory, the GPU and its NIC, in the order of the data.
+    pub fn ends(&self) -> (&str, &str) {
+        match self.gpu() {
+            Some((gpu, nic)) if is_host(&self.from.memory) => (nic, gpu),
+            Some((gpu, nic)) => (gpu, nic),
+            None => (&self.from.nic, &self.to.nic),
+        }
+    }
 }
 
 impl fmt::Display for Rdma {
-    /// `mlx5_0 → mlx5_1`, `mlx5_0, loopback`
+    /// `mlx5_0 → mlx5_1`, `mlx5_0, loopback`, `GPU0 → mlx5_0`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_loopback() {
-            write!(f, "{}, loopback", self.from.nic)
-        } else {
-            write!(f, "{} → {}", self.from.nic, self.to.nic)
+        let (from, to) = self.ends();
+        if from == to { write!(f, "{from}, loopback") } else { write!(f, "{from} → {to}") }
+    }
+}
+
+/// How an adapter got at a GPU's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Registration {
+    /// The driver exported the memory as a dmabuf (`ibv_reg_dmabuf_mr`).
+    Dmabuf,
+    /// The module nvidia-peermem knew its addresses (`ibv_reg_mr`).
+    NvidiaPeermem,
+}
+
+impl Registration {
+    /// As the record writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Registration::Dmabuf => "dmabuf",
+            Registration::NvidiaPeermem => "nvidia-peermem",
         }
     }
 }

@@ -14,6 +14,7 @@ pub use execute::execute;
 use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState, Reading};
 use peerlane_machine::matrix::Quantity;
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// One sample of one step: what [`crate::plan::Work`] states, in bytes a second or seconds.
@@ -74,6 +75,11 @@ pub trait Executor {
     /// steps.
     fn counters(&mut self) -> Reading {
         Reading::default()
+    }
+
+    /// How an adapter got at the GPU memory of the steps that were prepared last; `None` where there is none.
+    fn registration(&self) -> Option<Registration> {
+        None
     }
 
     /// Time since the executor was made, by its own clock.

@@ -76,13 +76,15 @@ pub enum Test {
     Bfs,
     /// Each NIC and the host memory nearest to it: out and back through the adapter, and to each other NIC, by RDMA.
     Nic,
+    /// Each GPU with each NIC, by RDMA: from its memory out and back to host memory, and the other way; directly, and staged.
+    NicGpu,
 }
 
 impl Test {
     /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
-    pub const ALL: [Test; 24] = [
+    pub const ALL: [Test; 25] = [
         Test::Staged,
         Test::Local,
         Test::Pairs,
@@ -107,11 +109,17 @@ impl Test {
         Test::SpinGlass,
         Test::Bfs,
         Test::Nic,
+        Test::NicGpu,
     ];
 
     /// Whether it can be measured on a machine without a GPU and without a GPU's driver.
     pub fn is_without_gpus(self) -> bool {
         self == Test::Nic
+    }
+
+    /// Whether it is RDMA, so that the NICs that can be opened must be known.
+    pub fn is_of_nics(self) -> bool {
+        matches!(self, Test::Nic | Test::NicGpu)
     }
 
     /// As `--tests` and the record write it.
@@ -141,6 +149,7 @@ impl Test {
             Test::SpinGlass => "spin-glass",
             Test::Bfs => "bfs",
             Test::Nic => "nic",
+            Test::NicGpu => "nic-gpu",
         }
     }
 }
@@ -208,7 +217,7 @@ pub enum Work {
     SpinGlass(SpinGlass),
     /// Searches of a graph from many roots, one after another. Samples: the harmonic mean of their rates, in edges a second.
     Bfs(Bfs),
-    /// RDMA between two NICs of the machine, or through one and back. Samples: bytes a second.
+    /// RDMA between two NICs of the machine, or through one and back, with host memory or a GPU's. Samples: bytes a second.
     Rdma(Rdma),
 }
 
@@ -245,7 +254,7 @@ pub enum Size {
 
 impl Size {
     /// The most that it may be.
-    pub(crate) fn most(self) -> Bytes {
+    pub fn most(self) -> Bytes {
         let (Size::Exactly(size) | Size::UpTo(size)) = self;
         size
     }

@@ -34,7 +34,12 @@ use peerlane_machine::machine::Machine;
 use peerlane_machine::machine::description::MachineDescription;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::one_line::{lines, lines_if_any};
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::{Bytes, Seconds};
+
+/// How the reason begins with which a NIC's step has no value since the adapter takes no GPU memory, neither as a dmabuf nor by
+/// nvidia-peermem: the NIC and the reasons follow.
+pub const NO_GPU_MEMORY: &str = "no GPU memory";
 
 /// Names the format of [`Run`].
 pub const SCHEMA: &str = "peerlane/run/1";
@@ -155,6 +160,9 @@ pub struct Cell {
     /// Of a lattice that is cut, what its half-sweeps take by part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<Phases>,
+    /// Of RDMA with a GPU's memory, how the adapter got at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<Registration>,
     /// Centres of the groups that samples or allocations fall into, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
     pub modes: Vec<f64>,
@@ -180,6 +188,7 @@ impl Cell {
             n: 0,
             each: Vec::new(),
             phases: None,
+            registration: None,
             modes: Vec::new(),
             flags: vec![flag],
             samples: Vec::new(),

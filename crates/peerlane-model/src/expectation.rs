@@ -367,6 +367,12 @@ impl<'a> Expectation<'a> {
         {
             return if both { None } else { self.between_nics(per_unit, metric.op, nics) };
         }
+        if let (Some(Engine::Nic), Some(direct), false) = (metric.engine, metric.p2p, both)
+            && let Some((gpu, nic, to_gpu)) = self.gpu_and_nic(row, col)
+        {
+            let class = if direct { Class::RdmaGpu } else { Class::StagedOneWay };
+            return self.around(per_unit, class, |model| rdma::with_gpu(model, gpu, nic, to_gpu, !direct).ok());
+        }
         let transfer = self.transfer(metric, row, col, both)?;
         let answers = self.solve(&transfer, both)?;
         // of copies of one size, each has its start-up
@@ -400,13 +406,28 @@ impl<'a> Expectation<'a> {
         let fabric = &self.model.machine.fabric;
         let end = |nic| Some([fabric.nearest_host(nic)?, nic]);
         let (from, to) = (end(from)?, end(to)?);
-        let of = |model| rdma::between(model, from, to).ok();
+        self.around(per_unit, Class::RdmaHost, |model| rdma::between(model, from, to).ok())
+    }
+
+    /// A GPU and a NIC, and whether data goes to the GPU.
+    fn gpu_and_nic(&self, row: &str, col: &str) -> Option<(NodeId, NodeId, bool)> {
+        let fabric = &self.model.machine.fabric;
+        let (row, col) = (fabric.find(row)?, fabric.find(col)?);
+        match (fabric.node(row).kind, fabric.node(col).kind) {
+            (NodeKind::Gpu, NodeKind::Nic) => Some((row, col, false)),
+            (NodeKind::Nic, NodeKind::Gpu) => Some((col, row, true)),
+            _ => None,
+        }
+    }
+
+    /// A rate of a NIC's, with its interval.
+    fn around(&self, per_unit: f64, class: Class, of: impl Fn(&Model) -> Option<(Rate, String)>) -> Option<Expected> {
         let (rate, words) = of(self.model)?;
         let value = rate.bytes_per_second() / per_unit;
         let ends =
             self.model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
         let [fast, slow] = ends;
-        let spread = self.model.parts.spreads().of(Class::RdmaHost.name());
+        let spread = self.model.parts.spreads().of(class.name());
         let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
         Some(Expected { value, low, high, binding: Bottleneck { words, link: None } })
     }

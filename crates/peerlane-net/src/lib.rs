@@ -8,6 +8,7 @@ mod agent;
 mod door;
 mod error;
 pub mod gpu;
+pub mod gpu_memory;
 mod handshake;
 mod head;
 pub mod launcher;

@@ -3,6 +3,8 @@
 //! Each transport makes two sides for one step, on two nodes or on one; an all-reduce has one on each of its nodes. They exchange their addresses, by whatever carries
 //! text between them; then both connect; then one takes samples while the other serves; then the one that received verifies.
 
+use std::time::{Duration, Instant};
+
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use serde::{Deserialize, Serialize};
@@ -33,7 +35,8 @@ pub trait Side: Send {
     /// An address that cannot be read, and what the transport refused.
     fn connect(&mut self, peer: &str) -> Result<(), Failure>;
 
-    /// Takes `n` samples of at least `time` each, as the active side: bytes a second, or seconds.
+    /// Takes `n` samples of at least `time` each, as the active side: bytes a second, or seconds. Fewer where they take longer
+    /// than the side's patience, at least one: the value of a slow link is worth more than none.
     ///
     /// # Errors
     /// What went wrong with the connection, in words.
@@ -50,4 +53,41 @@ pub trait Side: Send {
     /// # Errors
     /// What went wrong with the connection, in words.
     fn verify(&mut self) -> Result<Verdict, Failure>;
+}
+
+/// Takes `n` samples, and no more once they took longer than `patience`, but one at least.
+pub(crate) fn taken<E>(n: usize, patience: Duration, mut one: impl FnMut() -> Result<f64, E>) -> Result<Vec<f64>, E> {
+    let began = Instant::now();
+    let mut values = Vec::with_capacity(n);
+    while values.len() < n && (values.is_empty() || began.elapsed() < patience) {
+        values.push(one()?);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_samples_are_fewer_and_one_at_least() {
+        let in_time = |patience| {
+            let mut count = 0;
+            taken(8, Duration::from_millis(patience), || {
+                std::thread::sleep(Duration::from_millis(20));
+                count += 1;
+                Ok::<_, ()>(f64::from(count))
+            })
+        };
+        assert_eq!(in_time(60_000).unwrap().len(), 8);
+        assert_eq!(in_time(0).unwrap(), [1.0]);
+        let some = in_time(70).unwrap();
+        assert!((1..=4).contains(&some.len()), "{some:?}");
+        let mut left = 3;
+        let fails = || {
+            left -= 1;
+            if left == 0 { Err("gone") } else { Ok(1.0) }
+        };
+        assert_eq!(taken(8, Duration::from_secs(60), fails), Err("gone"));
+    }
 }

@@ -1,7 +1,7 @@
 //! RDMA between two NICs, through libibverbs, which is opened at run time.
 //!
 //! Reliable connections (RC); RDMA writes and reads, and sends that the other side receives; host memory of a chosen NUMA
-//! node. RoCE takes the GID of version 2 by itself. Counted as by perftest: a rate is that of the messages' bytes between two
+//! node, and for writes and reads a GPU's. RoCE takes the GID of version 2 by itself. Counted as by perftest: a rate is that of the messages' bytes between two
 //! completions; a latency is half of the time of a message to and fro, by writes whose last byte the other side waits for.
 
 mod address;
@@ -9,6 +9,7 @@ mod endpoint;
 mod pattern;
 #[allow(unsafe_code, reason = "a C library; each block has its reason")]
 mod raw;
+mod staged;
 mod sysfs;
 
 use std::sync::atomic::{Ordering, fence};
@@ -16,15 +17,18 @@ use std::time::{Duration, Instant};
 
 use peerlane_gpu::Mapping;
 use peerlane_gpu::bindings::verbs::{IBV_LINK_LAYER_ETHERNET, IBV_LINK_LAYER_INFINIBAND, ibv_port_state};
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{Gid, Nic, Probe, Step};
 use peerlane_measure::run::FlagKind;
 
-use crate::transport::Side;
+use crate::gpu_memory::Gpus;
+use crate::transport::{Side, taken};
 use address::MOST_QUEUE_PAIRS;
-use endpoint::{Endpoint, Kind, Wanted};
+use endpoint::{Endpoint, Kind, Trouble, Wanted};
 use raw::Context;
+pub(crate) use staged::SLOTS;
 use sysfs::{CLASS, Folder};
 
 /// The largest message that verbs carry: 2³¹ bytes, less one so that a signed number holds it.
@@ -115,6 +119,19 @@ impl Verbs {
     /// # Errors
     /// In words, what this host lacks for it, and what the adapter refused.
     pub fn new(step: &Step, active: bool, patience: Seconds) -> Result<Self, Failure> {
+        Self::with_gpus(step, active, patience, None)
+    }
+
+    /// The same where an end's memory may be that of one of these GPUs, for RDMA writes and reads.
+    ///
+    /// # Errors
+    /// In words, what this host lacks for it, and what the adapter refused.
+    pub fn with_gpus(
+        step: &Step,
+        active: bool,
+        patience: Seconds,
+        gpus: Option<&mut dyn Gpus>,
+    ) -> Result<Self, Failure> {
         let unable = |why: String| Failure::new(FlagKind::NotApplicable, why);
         if step.probe.collective().is_some() {
             return Err(unable(format!("verbs have no {}", step.probe)));
@@ -122,9 +139,14 @@ impl Verbs {
         // data goes from `from` to `to`, and of a read `to` is the active side
         let end = if active != (step.probe == Probe::Read) { &step.from } else { &step.to };
         let nic = end.nic.as_deref().ok_or_else(|| unable("verbs need a NIC, and the step names none".to_owned()))?;
-        let numa_node = match end.memory.strip_prefix("host") {
-            Some("") => None,
-            Some(node) => Some(node.parse().map_err(|_| unable(format!("'{}' is no memory of the host", end.memory)))?),
+        let of_gpus = gpus.is_some() && matches!(step.probe, Probe::Write | Probe::Read);
+        let (numa_node, gpu) = match end.memory.strip_prefix("host") {
+            Some("") => (None, None),
+            Some(node) => {
+                let node = node.parse().map_err(|_| unable(format!("'{}' is no memory of the host", end.memory)))?;
+                (Some(node), None)
+            }
+            None if of_gpus => (None, Some(end.memory.as_str())),
             None => return Err(unable(format!("verbs move host memory here, not that of {}", end.memory))),
         };
         let size = step.size.0;
@@ -139,23 +161,32 @@ impl Verbs {
         let wanted = Wanted {
             nic,
             numa_node,
+            gpu,
             size: size as usize,
             queue_pairs: if is_latency { 1 } else { step.queue_pairs },
             receives: probe == Probe::SendBoth || (probe == Probe::Send && !active),
             counts: probe == Probe::WriteBoth,
             ordered: is_latency,
         };
-        let failed = |why: String| Failure::new(FlagKind::Failed, format!("{nic}: {why}"));
-        let mut endpoint = Endpoint::new(&wanted).map_err(failed)?;
+        let mut endpoint = Endpoint::new(&wanted, gpus).map_err(|trouble| match trouble {
+            Trouble::Words(why) => Failure::new(FlagKind::Failed, format!("{nic}: {why}")),
+            Trouble::Is(failure) => failure,
+        })?;
         if is_latency {
             endpoint.report_each();
         }
         for queue_pair in 0..endpoint.count {
             let seed = endpoint.own.seed.wrapping_add(queue_pair as u32);
-            pattern::fill(&endpoint.region, endpoint.outgoing(queue_pair), endpoint.size, seed);
+            pattern::fill(&endpoint.region, endpoint.outgoing(queue_pair), endpoint.size, seed)?;
         }
         let patience = Duration::from_secs_f64(patience.seconds().clamp(0.1, 3600.0));
         Ok(Verbs { endpoint, probe, active, patience, turn: 0 })
+    }
+
+    /// How the adapter got at the GPU's memory, and why not as a dmabuf where that was refused; of host memory none.
+    #[must_use]
+    pub fn registered(&self) -> Option<(Registration, Option<&str>)> {
+        self.endpoint.registered.as_ref().map(|(how, why)| (*how, why.as_deref()))
     }
 
     /// Changes one byte of the messages that this side sends, so that a test can see whether the other one finds it.
@@ -271,7 +302,7 @@ impl Verbs {
             }
         }
         self.endpoint.post(0, Kind::Write, true).map_err(|why| self.failed(why))?;
-        self.endpoint.posted_one();
+        self.endpoint.posted_one(0);
         Ok(())
     }
 
@@ -365,13 +396,12 @@ impl Side for Verbs {
 
     fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
         let time = Duration::from_secs_f64(time.seconds().clamp(0.0, 3600.0));
-        if self.probe == Probe::Latency {
-            let samples = (0..n).map(|_| self.latency(time)).collect::<Result<_, _>>()?;
-            self.endpoint.drain(self.patience).map_err(|why| self.failed(why))?;
-            return Ok(samples);
-        }
-        self.start()?;
-        let samples = (0..n).map(|_| self.rate(time)).collect::<Result<_, _>>()?;
+        let samples = if self.probe == Probe::Latency {
+            taken(n, self.patience, || self.latency(time))?
+        } else {
+            self.start()?;
+            taken(n, self.patience, || self.rate(time))?
+        };
         self.endpoint.drain(self.patience).map_err(|why| self.failed(why))?;
         Ok(samples)
     }
@@ -408,6 +438,6 @@ impl Side for Verbs {
             let seed = seed.wrapping_add(queue_pair as u32);
             pattern::differing(&endpoint.region, endpoint.incoming(queue_pair), bytes, seed)
         });
-        Ok(pattern::verdict(differing, bytes))
+        Ok(pattern::verdict(differing.collect::<Result<Vec<_>, _>>()?.into_iter(), bytes))
     }
 }

@@ -74,7 +74,8 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let ahead = if no_gpus { None } else { ahead(args.target.as_deref()) };
     let need_gpu = !args.tests.iter().any(without_gpus);
     let mut measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut(), need_gpu)?;
-    let nics = if args.tests.contains(&Test::Nic) { usable_nics(&mut measured, redactor.as_mut()) } else { None };
+    let of_nics = args.tests.iter().any(|test| test.is_of_nics());
+    let nics = if of_nics { usable_nics(&mut measured, redactor.as_mut()) } else { None };
     let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone(), nics };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);

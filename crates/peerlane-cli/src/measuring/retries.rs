@@ -271,7 +271,10 @@ fn paths(work: &Work) -> Vec<Path> {
             [a, b] if search.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
             _ => Vec::new(),
         },
-        Work::Rdma(rdma) => vec![path(&rdma.from.nic, &rdma.to.nic)],
+        Work::Rdma(rdma) => {
+            let (from, to) = rdma.ends();
+            vec![(from.to_owned(), to.to_owned(), rdma.via)]
+        }
         Work::HostMemory { .. } => Vec::new(),
     }
 }

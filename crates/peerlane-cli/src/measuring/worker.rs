@@ -13,10 +13,12 @@ use peerlane::measure::{self, Executor, Failure as Failed, Sample, Verdict};
 use peerlane::plan::{Method, Plan, Step, Work};
 use peerlane::run::{Conditions, Event, FlagKind, GpuState, Reading};
 use peerlane::simulated_machine::SimulatedMachine;
+use peerlane::transfer::Registration;
 use peerlane::units::{Bytes, Seconds};
 
 use peerlane_gpu::{Live, OpenError};
 use peerlane_net::LocalNics;
+use peerlane_net::gpu_memory::Gpus;
 
 use super::protocol::{AHEAD, Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
@@ -68,6 +70,10 @@ impl Executor for Here {
     fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failed> {
         self.release();
         self.on_nics = steps.iter().all(|step| matches!(step.work, Work::Rdma(_)));
+        if self.on_nics {
+            let gpus = self.live.as_mut().map(|live| live as &mut dyn Gpus);
+            return self.nics.prepare_with(gpus, steps, method);
+        }
         self.now_at()?.prepare(steps, method, allocation)
     }
 
@@ -102,6 +108,10 @@ impl Executor for Here {
         !self.on_nics && self.live.as_ref().is_some_and(Executor::runs_while_preparing)
     }
 
+    fn registration(&self) -> Option<Registration> {
+        if self.on_nics { self.nics.registration() } else { None }
+    }
+
     fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
         self.live.as_ref().map_or(0.0, |live| live.between_runs(work, quantity))
     }
@@ -124,7 +134,9 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
             // a machine without a GPU has NICs, too
             let mut steps = request.plan.steps().peekable();
             let asked = steps.peek().is_some();
-            let by_nics = asked && !request.more && steps.all(|step| matches!(step.work, Work::Rdma(_)));
+            let by_nics = asked
+                && !request.more
+                && steps.all(|step| matches!(step.work, Work::Rdma(_)) && step.work.gpus().is_empty());
             let live = if by_nics { None } else { Some(Live::open(gpus, &request.tolerated).map_err(refused)?) };
             Ok(Box::new(Here { live, nics: LocalNics::new(nics.clone()), on_nics: false, began: Instant::now() }))
         }
@@ -327,6 +339,10 @@ impl Executor for Pulsing<'_> {
 
     fn runs_while_preparing(&self) -> bool {
         self.machine.runs_while_preparing()
+    }
+
+    fn registration(&self) -> Option<Registration> {
+        self.machine.registration()
     }
 
     fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {

@@ -188,6 +188,10 @@ fn with_nics(rows: &mut Rows) {
     });
     rows.add(more, "NIC, out and back, worst", |d| worst(&None, &d.measured.nic_loopback, "→"));
     rows.add(more, "NIC → NIC, worst", |d| worst(&None, &d.measured.nic_to_nic, "→"));
+    rows.add(more, "GPU → host by NIC, worst", |d| worst(&None, &d.measured.gpu_out, "→"));
+    rows.add(more, "GPU → host by NIC, staged", |d| worst(&None, &d.measured.gpu_out_staged, "→"));
+    rows.add(more, "host → GPU by NIC, worst", |d| worst(&None, &d.measured.gpu_back, "→"));
+    rows.add(more, "host → GPU by NIC, staged", |d| worst(&None, &d.measured.gpu_back_staged, "→"));
     type Way = fn(&GpuNic) -> (&NicRates, &Option<MeasuredAlone>);
     let ways: [(&str, &str, Way); 2] = [
         ("GPU → NIC, worst GPU", "GPU → NIC, through host memory", |nic| (&nic.to_nic, &nic.measured_to_nic)),

@@ -344,6 +344,77 @@ fn a_worker_that_dies_is_replaced() {
 }
 
 #[test]
+fn gpu_memory_through_nics_is_measured_checked_reported_and_compared() {
+    let folder = folder("nics-gpus");
+    let (sound, bad) = (folder.join("sound.json"), folder.join("bad.json"));
+    let measured = peerlane(&["measure", "hpcac-tessa", "--tests", "nic-gpu", "-o", text(&sound)]);
+    assert_eq!(status(&measured), 0, "{}", err(&measured));
+    let said = String::from_utf8(measured.stdout).unwrap();
+    assert!(said.contains("bandwidth, one way, NIC, staged, 1 MiB, GB/s; into the GPU [nic-gpu]"), "{said}");
+    let run = kept(&sound);
+    assert_eq!((answered(&run), run.cells.len()), (all_steps(&run), 64));
+    let checked = peerlane(&["check", "-v", text(&sound)]);
+    assert_eq!(status(&checked), 0);
+    let said = String::from_utf8(checked.stdout).unwrap();
+    // by path class, as the document has it
+    assert!(said.contains("PIX  GPU0–GPU3 ↔ mlx5_2, mlx5_3"), "{said}");
+    assert!(said.contains("NODE GPU0–GPU3 ↔ mlx5_0, mlx5_1"), "{said}");
+
+    // a card in a narrow slot, GPU memory that adapters refuse, a pair that changes data, one that hangs
+    let faults = "link = [\"plx0\", \"GPU3\"]\npcie = \"3.0 x4\"\n\
+        [[faults]]\np2p_off = [\"GPU0\", \"mlx5_0\"]\n\
+        [[faults]]\np2p_off = [\"GPU0\", \"mlx5_1\"]\n\
+        [[faults]]\ncorrupt = [\"GPU1\", \"mlx5_2\"]\n\
+        [[faults]]\nhang = [\"GPU2\", \"mlx5_3\"]\n";
+    let system = folder.join("system.toml");
+    let design = include_str!("../../../../systems/hpcac-tessa.toml");
+    fs::write(&system, format!("{design}\n[[faults]]\n{faults}")).unwrap();
+    let measured = peerlane(&["measure", text(&system), "--tests", "nic-gpu", "--patience", "2s", "-o", text(&bad)]);
+    assert_eq!(status(&measured), 2, "{}", err(&measured));
+    let run = kept(&bad);
+    let flagged = |kind| run.cells.iter().filter(|cell| cell.flag(kind).is_some()).count();
+    assert_eq!(answered(&run), all_steps(&run));
+    assert_eq!((flagged(FlagKind::NotApplicable), flagged(FlagKind::Corrupt)), (4, 2));
+    assert!(flagged(FlagKind::Hung) >= 1);
+    let checked = peerlane(&["check", "-v", text(&bad)]);
+    assert_eq!(status(&checked), 1);
+    let said = String::from_utf8(checked.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    for finding in [
+        "rates between GPU3 and NICs reach",
+        "mlx5_0, mlx5_1 take no memory of GPU0: no GPUDirect RDMA",
+        "modprobe nvidia-peermem",
+        "RDMA between GPU1 and mlx5_2 corrupts data",
+        "RDMA between GPU2 and mlx5_3 hangs",
+    ] {
+        assert!(said.contains(finding), "{finding}: {said}");
+    }
+
+    let compared = peerlane(&["compare", text(&sound), text(&bad)]);
+    let said = String::from_utf8(compared.stdout).unwrap();
+    let figure = |name: &str| {
+        let line = said.lines().skip_while(|line| !line.starts_with(name)).nth(1);
+        let line = line.unwrap_or_else(|| panic!("{name}: {said}"));
+        line.split_whitespace().skip(1).map(|gb| gb.parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    let rows = [
+        "GPU → host by NIC, worst",
+        "GPU → host by NIC, staged",
+        "host → GPU by NIC, worst",
+        "host → GPU by NIC, staged",
+    ];
+    for (row, sound) in rows.into_iter().zip([10.5, 6.76, 10.0, 6.30]) {
+        let measured = figure(row);
+        assert!((measured[0] / sound - 1.0).abs() < 0.02, "{row}: {measured:?}");
+        // GPU3's link carries less
+        assert!(measured[1] < 4.0, "{row}: {measured:?}");
+    }
+    let page = folder.join("page.html");
+    let reported = peerlane(&["report", text(&bad), "-o", text(&page)]);
+    assert_eq!(status(&reported), 0, "{}", err(&reported));
+    assert!(fs::read_to_string(&page).unwrap().contains("no GPUDirect RDMA"));
+}
+
+#[test]
 fn nics_are_measured_checked_reported_and_compared() {
     let folder = folder("nics");
     let (sound, bad) = (folder.join("sound.json"), folder.join("bad.json"));

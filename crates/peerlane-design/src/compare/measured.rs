@@ -67,6 +67,18 @@ pub struct MeasuredRates {
     /// Host memory to host memory, from one NIC of the machine to another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nic_to_nic: Option<MeasuredAlone>,
+    /// Out of a GPU's memory through a NIC, and back to host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_out: Option<MeasuredAlone>,
+    /// The same where the GPU's memory is staged in host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_out_staged: Option<MeasuredAlone>,
+    /// From host memory through a NIC, and back into a GPU's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_back: Option<MeasuredAlone>,
+    /// The same where the GPU's memory is staged in host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_back_staged: Option<MeasuredAlone>,
 }
 
 /// A number of a source in one place: its low and its high end, in GB/s.
@@ -209,7 +221,10 @@ pub(super) fn local(machine: &Machine) -> Option<MeasuredAlone> {
 /// of any of these pairs.
 pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]]) -> Option<MeasuredAlone> {
     let has = |row: Option<NodeId>, col: Option<NodeId>| row.zip(col).is_some_and(|(a, b)| pairs.contains(&[a, b]));
-    let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| has(row, col));
+    // what a run measured came back to host memory
+    let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |matrix, row, col| {
+        matrix.p2p.is_none() && has(row, col)
+    });
     let published = machine.kind != MachineKind::Captured;
     let curves = machine.curves.iter().filter(|(curve, _)| !curve.settings.contains_key("direction"));
     let curves = curves.filter_map(|(curve, origin)| {
@@ -228,6 +243,15 @@ pub(super) fn nics(machine: &Machine, loopback: bool) -> Option<MeasuredAlone> {
     let nic = move |id: Option<NodeId>| id.filter(|id| machine.fabric.node(*id).kind == NodeKind::Nic);
     of_sources(cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| {
         nic(row).zip(nic(col)).is_some_and(|(a, b)| (a == b) == loopback)
+    }))
+}
+
+/// Of GPUs' memory through NICs, out of it and back to host memory, or the other way.
+pub(super) fn gpus_with_nics(machine: &Machine, to_gpu: bool, staged: bool) -> Option<MeasuredAlone> {
+    let is = move |id: Option<NodeId>, kind| id.is_some_and(|id| machine.fabric.node(id).kind == kind);
+    of_sources(cells(machine, Direction::Unidirectional, Engine::Nic, move |matrix, row, col| {
+        let (gpu, nic) = if to_gpu { (col, row) } else { (row, col) };
+        matrix.p2p == Some(!staged) && is(gpu, NodeKind::Gpu) && is(nic, NodeKind::Nic)
     }))
 }
 

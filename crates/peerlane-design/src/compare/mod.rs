@@ -157,6 +157,10 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
     design.gpu_nic = nic::gpu_nic(&model);
     design.measured.nic_loopback = measured::nics(machine, true);
     design.measured.nic_to_nic = measured::nics(machine, false);
+    design.measured.gpu_out = measured::gpus_with_nics(machine, false, false);
+    design.measured.gpu_out_staged = measured::gpus_with_nics(machine, false, true);
+    design.measured.gpu_back = measured::gpus_with_nics(machine, true, false);
+    design.measured.gpu_back_staged = measured::gpus_with_nics(machine, true, true);
     if let Some(run) = run {
         design.measured_sets(run);
     }

@@ -80,6 +80,13 @@ table! {
             devPtr: CUdeviceptr,
             count: usize,
         ) -> CUresult;
+        fn cuMemGetHandleForAddressRange(
+            handle: *mut c_void,
+            dptr: CUdeviceptr,
+            size: usize,
+            handleType: CUmemRangeHandleType,
+            flags: c_ulonglong,
+        ) -> CUresult;
         fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) -> CUresult;
         fn cuMemcpyPeerAsync(
             dstDevice: CUdeviceptr,
@@ -997,6 +1004,14 @@ impl CUmemLocationType_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct CUmemLocationType_enum(pub c_uint);
 pub use self::CUmemLocationType_enum as CUmemLocationType;
+impl CUmemRangeHandleType_enum {
+    pub const CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD: CUmemRangeHandleType_enum = CUmemRangeHandleType_enum(1);
+    pub const CU_MEM_RANGE_HANDLE_TYPE_MAX: CUmemRangeHandleType_enum = CUmemRangeHandleType_enum(2147483647);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct CUmemRangeHandleType_enum(pub c_uint);
+pub use self::CUmemRangeHandleType_enum as CUmemRangeHandleType;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct CUmemLocation_st {

@@ -55,6 +55,15 @@ table! {
             iova: u64,
             access: c_uint,
         ) -> *mut ibv_mr;
+        since "1.12":
+        fn ibv_reg_dmabuf_mr(
+            pd: *mut ibv_pd,
+            offset: u64,
+            length: usize,
+            iova: u64,
+            fd: c_int,
+            access: c_int,
+        ) -> *mut ibv_mr;
     }
 }
 

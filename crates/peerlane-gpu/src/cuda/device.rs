@@ -92,6 +92,11 @@ impl Device {
         )
     }
 
+    /// Whether the driver exports its memory as dmabuf; `None` where the driver does not know what that is.
+    pub(crate) fn exports_dmabuf(&self) -> Option<bool> {
+        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED).map(|supported| supported != 0)
+    }
+
     /// Whether it can share managed memory with the CPU while both run, so that pages fault and prefetches work.
     pub(crate) fn manages_memory(&self) -> bool {
         self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == Some(1)

@@ -1,13 +1,17 @@
 //! Memory that a GPU can reach: its own, pinned host memory, and managed memory.
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::Arc;
 
 use super::device::Current;
 use super::driver::{CudaError, call, present};
 use super::{Context, Stream};
-use crate::bindings::cuda::{CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr, CUmemAttach_flags};
+use crate::bindings::cuda::{
+    CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr, CUmemAttach_flags, CUmemRangeHandleType,
+};
 
 /// Bytes that the address of pinned memory must be a multiple of: a line of a cache, and more than any word.
 const ALIGNED: u64 = 64;
@@ -95,6 +99,33 @@ impl DeviceBuffer {
         let address = allocated("cuMemAlloc_v2", address, bytes)?;
         Ok(DeviceBuffer { context: context.clone(), address, bytes })
     }
+
+    /// All of it as a dmabuf, by which other devices' drivers find it. Start and size must be multiples of the host's page.
+    #[cfg(unix)]
+    pub(crate) fn dmabuf(&self) -> Result<File, CudaError> {
+        use std::os::fd::FromRawFd;
+
+        const CALL: &str = "cuMemGetHandleForAddressRange";
+        self.context.enter()?;
+        let kind = CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+        let mut descriptor: i32 = -1;
+        let place = ptr::from_mut(&mut descriptor).cast::<c_void>();
+        // SAFETY: the range is this allocation; a handle of this kind is one int, and its place outlives the call.
+        unsafe {
+            call!(self.context.driver(), cuMemGetHandleForAddressRange(place, self.address, self.bytes, kind, 0))
+        }?;
+        if descriptor < 0 {
+            return Err(CudaError::nonsense(CALL, format!("{descriptor}, which is no file")));
+        }
+        // SAFETY: the driver opened the file for this process, which alone owns it.
+        Ok(unsafe { File::from_raw_fd(descriptor) })
+    }
+
+    /// No other system has them.
+    #[cfg(not(unix))]
+    pub(crate) fn dmabuf(&self) -> Result<File, CudaError> {
+        Err(CudaError::nonsense("cuMemGetHandleForAddressRange", "dmabuf needs Linux"))
+    }
 }
 
 impl Buffer for DeviceBuffer {
@@ -122,7 +153,7 @@ pub(crate) struct PinnedBuffer {
     start: *mut c_void,
     bytes: usize,
     /// Where the memory was not allocated by the driver but mapped by us, which gives it back.
-    mapping: Option<crate::host::Mapping>,
+    mapping: Option<Arc<crate::host::Mapping>>,
 }
 
 impl PinnedBuffer {
@@ -142,8 +173,9 @@ impl PinnedBuffer {
     }
 
     /// Pins a mapping of ours.
-    pub(crate) fn pin(context: &Context, mapping: crate::host::Mapping) -> Result<Self, CudaError> {
+    pub(crate) fn pin(context: &Context, mapping: impl Into<Arc<crate::host::Mapping>>) -> Result<Self, CudaError> {
         context.enter()?;
+        let mapping = mapping.into();
         let (start, bytes) = (mapping.start(), mapping.bytes());
         // SAFETY: the range is the mapping, which stays mapped until `drop` has taken the registration back.
         unsafe { call!(context.driver(), cuMemHostRegister_v2(start, bytes, CU_MEMHOSTREGISTER_PORTABLE)) }?;

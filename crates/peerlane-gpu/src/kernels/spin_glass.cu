@@ -86,8 +86,10 @@ static __device__ Spins field_at(const float *other, const float *below, const f
     add(field, shifted, couplings, 1);
     const bool first = cut && faces.before && y == 0, last = cut && faces.before && y + 1 == block.height;
     const u64 line = (u64)z * 3 * half + i;
-    add(field, first ? load(faces.before + line, half) : load(other + z * plane + (u64)down * half + i, component), couplings, 2);
-    add(field, last ? load(faces.behind + line, half) : load(other + z * plane + (u64)up * half + i, component), couplings, 3);
+    const float *lower = first ? faces.before + line : other + z * plane + (u64)down * half + i;
+    const float *upper = last ? faces.behind + line : other + z * plane + (u64)up * half + i;
+    add(field, load(lower, first ? half : component), couplings, 2);
+    add(field, load(upper, last ? half : component), couplings, 3);
     add(field, load(z == 0 ? below + within : other + (z - 1) * plane + within, component), couplings, 4);
     add(field, load(z + 1 == block.planes ? above + within : other + (z + 1) * plane + within, component), couplings, 5);
     return field;
@@ -222,7 +224,7 @@ static __device__ bool on_surface(u32 n, const Block &block, bool cut_x, bool cu
 // each axis along which the block is cut; with bit 3 nothing is updated, and only stored where `to_…` says.
 // The first `surface` blocks update the surface, once all neighbours' faces have come, and the others the rest; where that is 0,
 // all is updated alike. The word at `done` counts the first ones.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     relax_block(float *own, const float *other, const u32 *couplings, const float *left, const float *right, const float *before,
                 const float *behind, const float *below, const float *above, float *to_left, float *to_right, float *to_before,
                 float *to_behind, float *to_below, float *to_above, const u32 *arrived, u32 *done, u32 *tell_left, u32 *tell_right,
@@ -254,11 +256,15 @@ extern "C" __global__ void __launch_bounds__(256)
     if (mine) {
         const u32 i = 4 * quad;
         const u64 component = (u64)height * half, within = (u64)y * half + i, at = z * 3 * component + within;
-        Spins spins = load(own + at, component);
-        if (!(cut & 8)) {
+        Spins spins;
+        if (cut & 8) {
+            spins = load(own + at, component);
+        } else {
             const u32 signs = __ldcs(couplings + (z * component + within) / 4);
             const Faces faces = {left, right, before, behind};
-            reflect(spins, field_at<true>(other, below, above, faces, signs, block, i, y, z));
+            const Spins field = field_at<true>(other, below, above, faces, signs, block, i, y, z);
+            spins = load(own + at, component);
+            reflect(spins, field);
             store(own + at, component, spins);
         }
         if (to_below && z == 0) store(to_below + within, component, spins);

@@ -12,6 +12,7 @@ mod host_memory;
 mod kernels;
 mod latency;
 mod machine;
+mod nic_memory;
 mod pipeline;
 mod pool;
 mod ranks;
@@ -22,7 +23,7 @@ mod window;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use peerlane::fabric::PciAddress;
 use peerlane::matrix::{Engine, Quantity};
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
 use self::machine::{Found, Machine};
+pub use self::nic_memory::{NicMemory, NicStage};
 pub use self::ranks::Ranks;
 pub use self::staged::{GpuSink, GpuSource};
 use crate::counters::FileCounters;
@@ -104,6 +106,12 @@ pub fn start_ahead() {
     let _ = thread::Builder::new().spawn(nvml::start_ahead);
 }
 
+/// How long GPUs may still be in use by processes that are ending: the driver clears up after them for some tenths of a second.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How long after it was seen that a GPU is in use it is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 impl Live {
     /// Opens the driver and the named GPUs, unless they are in use by a process that is not tolerated.
     ///
@@ -128,7 +136,12 @@ impl Live {
         let found = found?;
         // before this process itself works on them
         let looking = timeline::begin("who uses the GPUs");
-        let busy = states.as_ref().map(|states| states.busy(tolerated)).unwrap_or_default();
+        let mut busy = states.as_ref().map(|states| states.busy(tolerated)).unwrap_or_default();
+        let by = Instant::now() + LEAVING;
+        while let Some(states) = states.as_ref().filter(|_| !busy.is_empty() && Instant::now() < by) {
+            thread::sleep(LOOK_AGAIN);
+            busy = states.busy(tolerated);
+        }
         drop(looking);
         if !busy.is_empty() {
             let busy: Vec<String> = busy.into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();

@@ -9,6 +9,7 @@
 //! neighbour's surface; and its faces came from there before this step's surface is updated. So no word is needed for room.
 
 mod block;
+mod check;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -22,35 +23,16 @@ use peerlane::spin_glass::SpinGlass as Lattice;
 use peerlane::units::Bytes;
 
 use self::block::{Block, Each, FACES, NONE, Places, Signals, Update, opposite};
+use self::check::Sums;
 use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::BorrowedStream;
 use super::{Machine, Prepared};
-use crate::cuda::{Buffer, CudaError, Part, PinnedBuffer};
-
-/// Energy may drift by so much a bond, and a spin's length by so much.
-const TOLERANCE: f64 = 1e-5;
-
-/// Half-sweeps after which parts are compared with the lattice in one piece.
-const COMPARED: usize = 8;
+use crate::cuda::{CudaError, Part, PinnedBuffer};
 
 /// The most half-sweeps of a sample, of a lattice in one piece and of one that is cut: the driver queues a thousand pieces of work
 /// before the gate opens, and a half-sweep of a part with two faces may be eight.
 const MOST: [usize; 2] = [400, 120];
-
-/// Energy is added up in units of this.
-const UNIT: f64 = 1.0 / (1 << 28) as f64;
-
-/// What a lattice adds up to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sums {
-    /// Energy a bond.
-    energy: f64,
-    /// A sum over all bits of all spins.
-    bits: u64,
-    /// The most that a spin's length differs from 1.
-    length: f64,
-}
 
 /// What of a half-sweep is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -439,66 +421,6 @@ impl SpinGlass {
     fn phases(&mut self) -> Result<[f64; 3], Problem> {
         let n = self.each;
         Ok([self.go(n, Doing::Updates)?, self.go(n, Doing::Surface)?, self.go(n, Doing::Exchange)?])
-    }
-
-    /// What the lattice adds up to.
-    fn inspect(&self) -> Result<Sums, Problem> {
-        let mut sums = Sums { energy: 0.0, bits: 0, length: 0.0 };
-        for part in &self.parts {
-            for colour in 0..2 {
-                (0..3).for_each(|i| self.sums.write(i, 0));
-                part.inspect(colour, self.sums.part(0, 24))?;
-                // each bond has one end of this colour, so that one colour's places have all of the energy
-                if colour == 0 {
-                    sums.energy -= self.sums.read(0) as i64 as f64 * UNIT;
-                }
-                // linear, so that parts add up to the lattice; the colours' numbers are the same
-                sums.bits = sums.bits.wrapping_add(self.sums.read(1).wrapping_mul(2 * colour as u64 + 1));
-                sums.length = sums.length.max(f64::from(f32::from_bits(self.sums.read(2) as u32)));
-            }
-        }
-        sums.energy /= 3.0 * self.lattice.places() as f64;
-        Ok(sums)
-    }
-
-    /// What is wrong with the lattice as it is now, by what physics keeps.
-    fn broken(&self) -> Result<Option<String>, Problem> {
-        let now = self.inspect()?;
-        let drift = (now.energy - self.before.energy).abs();
-        // not a number is wrong, too
-        if drift.is_nan() || drift > TOLERANCE {
-            return Ok(Some(format!("the energy drifted by {drift:.1e} a bond in {} half-sweeps", self.done)));
-        }
-        let length = now.length;
-        Ok((length.is_nan() || length > TOLERANCE).then(|| format!("a spin's length differs from 1 by {length:.1e}")))
-    }
-
-    /// Whether the cut lattice and the whole one differ after some half-sweeps from the same start. Where the whole one does not fit
-    /// beside a slab, the parts updated and exchanged step by step by the host take its place.
-    fn differs(&mut self) -> Result<Option<String>, Problem> {
-        if !self.is_cut() {
-            return Ok(None);
-        }
-        let (wanted, with) = match self.whole.take() {
-            Some(mut whole) => {
-                whole.seed = self.seed;
-                whole.draw()?;
-                whole.run(COMPARED)?;
-                let bits = whole.inspect()?.bits;
-                self.whole = Some(whole);
-                (bits, "the lattice in one piece")
-            }
-            None => {
-                self.draw()?;
-                self.plainly(COMPARED)?;
-                (self.inspect()?.bits, "themselves where the host waits for each exchange")
-            }
-        };
-        self.draw()?;
-        self.run(COMPARED)?;
-        let (n, what) = (self.parts.len(), if self.lattice.blocks.is_some() { "blocks" } else { "slabs" });
-        let differ = self.inspect()?.bits != wanted;
-        Ok(differ.then(|| format!("after {COMPARED} half-sweeps {n} {what} differ from {with}")))
     }
 }
 

@@ -10,7 +10,7 @@ const SLOW: [&str; 5] =
 
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
 /// not explain, slow-path reports itself.
-const EXPLAINS: [(&str, &[&str]); 12] = [
+const EXPLAINS: [(&str, &[&str]); 13] = [
     (
         "peer-timeouts",
         &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "unexplained-value"],
@@ -36,6 +36,7 @@ const EXPLAINS: [(&str, &[&str]); 12] = [
     ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell", "contended-slow"]),
     ("p2p-slower-than-staged", &["asymmetric-cell"]),
     ("coarse-labels", &["crosses-sockets"]),
+    ("nic-gpu-refused", &["missing-peer-module"]),
 ];
 
 /// Drops what a cause explains. The cause takes over the evidence, and the cost where it had none or less.

@@ -14,6 +14,8 @@ mod gpu_setting;
 mod halo_slow;
 mod nccl;
 mod nic_failed;
+mod nic_gpu_refused;
+mod nic_gpu_slow;
 mod nic_slow;
 mod no_peer_access;
 mod one_link;
@@ -251,7 +253,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 65] = [
+const RULES: [Rule; 67] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -293,6 +295,8 @@ const RULES: [Rule; 65] = [
     halo_slow::RULE,
     bfs_slow::RULE,
     nic_slow::RULE,
+    nic_gpu_slow::RULE,
+    nic_gpu_refused::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,

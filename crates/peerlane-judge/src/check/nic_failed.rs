@@ -27,11 +27,13 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
     let mut pairs: BTreeMap<(String, String), ()> = BTreeMap::new();
     let mut alone: Vec<String> = Vec::new();
     for (rdma, _) in &found {
-        let (a, b) = (&rdma.from.nic, &rdma.to.nic);
-        if !rdma.is_loopback() {
-            pairs.insert((a.min(b).clone(), a.max(b).clone()), ());
-        } else if !alone.contains(a) {
-            alone.push(a.clone());
+        let (a, b) = rdma.ends();
+        if let Some((gpu, nic)) = rdma.gpu() {
+            pairs.insert((gpu.to_owned(), nic.to_owned()), ());
+        } else if a != b {
+            pairs.insert((a.min(b).to_owned(), a.max(b).to_owned()), ());
+        } else if !alone.iter().any(|known| known == a) {
+            alone.push(a.to_owned());
         }
     }
     let pairs: Vec<(String, String)> = pairs.into_keys().collect();
@@ -52,6 +54,7 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
         _ => ("fails", "every transfer completes"),
     };
     let n = found.len();
+    let with_gpus = found.iter().any(|(rdma, _)| rdma.gpu().is_some());
     let steps = if n == 1 { "1 step".to_owned() } else { format!("{n} steps") };
     let raised = RULE
         .raise(Fault, Error, if kind == FlagKind::Failed { Likely } else { Certain })
@@ -70,10 +73,11 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
             }
             _ => {
                 "Read the reason, then the kernel log and the port's state and counters. What fails out and back is the adapter's own, or \
-                 this user's limit of locked memory; what fails between two only is beyond: addresses (`show_gids`), cable, switch."
+                 this user's limit of locked memory; what fails between two only is beyond: addresses (`show_gids`), cable, switch; what fails \
+                 with a GPU's memory only is the GPU's, or its driver's (`nvidia-smi -q`, Xids)."
             }
         })
-        .confirm(confirm::pairs("nic", &about))
+        .confirm(confirm::pairs(if with_gpus { "nic,nic-gpu" } else { "nic" }, &about))
         .about(about)
         .losing(1.0)
         .shown_by(pairs);
@@ -95,10 +99,13 @@ mod tests {
         let mut case = measured(machine, [(("GPU0", "GPU1"), Ok(394.0))]);
         let run = &mut case.run.as_mut().unwrap().run;
         for (from, to, kind) in cells {
-            let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
+            let host = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
+            // a GPU's memory goes out through the NIC that is named, and back
+            let of_gpu = from.starts_with("GPU");
+            let from = if of_gpu { NicEnd { memory: (*from).to_owned(), ..host(to) } } else { host(from) };
             let mut cell = run.cells[0].clone();
-            cell.test = Test::Nic;
-            cell.work = Work::Rdma(Rdma { from: end(from), to: end(to), op: Operation::Write });
+            cell.test = if of_gpu { Test::NicGpu } else { Test::Nic };
+            cell.work = Work::Rdma(Rdma::of_host(from, host(to), Operation::Write));
             cell.flags = vec![Flag::new(*kind, "as it says")];
             run.cells.push(cell);
         }
@@ -124,6 +131,10 @@ mod tests {
         assert_eq!(
             found(&[("mlx5_1", "mlx5_1", failed), ("mlx5_0", "mlx5_1", failed)]),
             [said("RDMA out and back through mlx5_1 and between mlx5_0 and mlx5_1 fails", "mlx5_1")]
+        );
+        assert_eq!(
+            found(&[("GPU2", "mlx5_1", corrupt)]),
+            [said("RDMA between GPU2 and mlx5_1 corrupts data", "GPU2-mlx5_1")]
         );
     }
 }

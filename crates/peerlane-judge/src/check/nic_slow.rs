@@ -15,16 +15,16 @@ use peerlane_model::comparison::{Expected, Series};
 pub(super) const RULE: Rule = Rule { id: "nic-slow", run: Many(run) };
 
 /// A rate with what should be in its place.
-struct Compared<'a> {
-    matrix: &'a SourcedMatrix,
-    cell: Cell,
+pub(super) struct Compared<'a> {
+    pub(super) matrix: &'a SourcedMatrix,
+    pub(super) cell: Cell,
     expected: Rate,
     binding: &'a str,
-    slow: bool,
+    pub(super) slow: bool,
 }
 
 impl Compared<'_> {
-    fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         self.cell.rate.bytes_per_second() / self.expected.bytes_per_second()
     }
 }
@@ -68,8 +68,21 @@ pub(super) fn is_comparable(view: &View) -> bool {
     view.between_nics().any(|(matrix, series)| !compared(view, matrix, series).is_empty())
 }
 
+/// NICs that are slow out and back through themselves, with host memory.
+pub(super) fn slow_by_loopback(view: &View) -> HashSet<NodeId> {
+    let all = view.between_nics().flat_map(|(matrix, series)| compared(view, matrix, series));
+    let slow = all.filter(|one| one.slow && one.cell.from == one.cell.to);
+    slow.filter_map(|one| if let End::Node(id) = one.cell.from { Some(id) } else { None }).collect()
+}
+
+/// Below this share of what is expected a rate is slow.
+pub(super) fn limit(view: &View, matrix: &Matrix) -> f64 {
+    let settings = view.settings.slow_path;
+    if matrix.p2p == Some(false) { settings.staged } else { settings.slow }
+}
+
 /// All rates of a matrix, loopbacks too.
-fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a Series) -> Vec<Compared<'a>> {
+pub(super) fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a Series) -> Vec<Compared<'a>> {
     let matrix = &measured.matrix;
     let end = |name: &String| view.fabric().find(name).map(End::Node);
     let mut all = Vec::new();
@@ -82,7 +95,7 @@ fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a Series) ->
             let Some(should) = of(|expected| expected.value) else { continue };
             let cell = Cell { i, j, from, to, rate };
             let share = rate.bytes_per_second() / should.bytes_per_second();
-            let slow = of(Expected::least).is_none_or(|least| rate < least) && share < view.settings.slow_path.slow;
+            let slow = of(Expected::least).is_none_or(|least| rate < least) && share < limit(view, matrix);
             all.push(Compared { matrix: measured, cell, expected: should, binding: &expected.binding.words, slow });
         }
     }
@@ -90,12 +103,18 @@ fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a Series) ->
 }
 
 /// What a finding has in common.
-fn finding(view: &View, kind: FindingKind, sure: Certainty, slow: &[&Compared], summary: String) -> Option<Raised> {
+pub(super) fn finding(
+    view: &View,
+    rule: &Rule,
+    (kind, sure): (FindingKind, Certainty),
+    slow: &[&Compared],
+    summary: String,
+) -> Option<Raised> {
     let worst = lowest(slow.iter().copied(), |one| one.share())?;
     let arrow = view.arrow(&worst.matrix.matrix, &worst.cell);
     let bound = if worst.binding.is_empty() { String::new() } else { format!(", bound by {}", worst.binding) };
     Some(
-        RULE.raise(kind, Warning, sure)
+        rule.raise(kind, Warning, sure)
             .summary(summary)
             .expected(format!("{arrow} {}{bound}", worst.expected))
             .measured(view.quote(worst.matrix, &worst.cell))
@@ -117,7 +136,8 @@ fn by_loopback(view: &View, one: &Compared, id: NodeId) -> Raised {
     };
     let summary =
         format!("{nic} reaches {} of what it should, out and back through itself{hint}", percent(one.share()));
-    let raised = finding(view, Fault, Likely, &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
+    let raised =
+        finding(view, &RULE, (Fault, Likely), &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
     raised
         .fix(
             "No cable is involved: read the width of the adapter's link and of those above it (`lspci -vv`), and reseat or move the \
@@ -144,7 +164,7 @@ fn beyond(view: &View, slow: &[&Compared], id: NodeId, role: Role, sound: bool) 
         ("", Possible)
     };
     let summary = format!("{} rates {way} {nic} reach {} of what they should{why}", slow.len(), percent(worst.share()));
-    let raised = finding(view, Fault, sure, slow, summary)?;
+    let raised = finding(view, &RULE, (Fault, sure), slow, summary)?;
     Some(
         raised
             .fix(
@@ -173,7 +193,8 @@ fn between(view: &View, slow: &[&Compared], all: bool) -> Option<Raised> {
         percent(worst.share())
     );
     // where all are slow, the network may be meant so
-    let raised = finding(view, if all && slow.len() > 1 { Design } else { Fault }, Possible, slow, summary)?;
+    let kind = if all && slow.len() > 1 { Design } else { Fault };
+    let raised = finding(view, &RULE, (kind, Possible), slow, summary)?;
     Some(
         raised
             .fix(

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, halo_slow, nic_slow,
-    spin_glass_slow, view,
+    Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow,
+    nic_slow, spin_glass_slow, view,
 };
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
@@ -95,7 +95,7 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(halo_slow::is_comparable(view), "halo exchange");
     add(spin_glass_slow::is_comparable(view), "spin glass");
     add(bfs_slow::is_comparable(view), "breadth-first search");
-    add(nic_slow::is_comparable(view), "NICs");
+    add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
     let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
     if rates || collectives || !has_rates {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();

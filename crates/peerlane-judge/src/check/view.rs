@@ -265,11 +265,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bandwidth matrices with their index, but for those of RDMA from NIC to NIC.
+    /// The bandwidth matrices with their index, but for those of RDMA that a run measured: from NIC to NIC, and with GPUs' memory.
     pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a SourcedMatrix)> + use<'a> {
         let fabric = self.fabric();
         let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
-        all.filter(move |(_, o)| o.matrix.quantity == Quantity::Bandwidth && !is_between_nics(fabric, &o.matrix))
+        all.filter(move |(_, o)| o.matrix.quantity == Quantity::Bandwidth && !is_of_nics(fabric, &o.matrix))
     }
 
     /// The matrices of RDMA from NIC to NIC, with what is expected of them.
@@ -277,6 +277,12 @@ impl<'a> View<'a> {
         let all = self.machine.matrices.iter().zip(self.comparison.matrices()).take(MOST_MATRICES);
         let fabric = self.fabric();
         all.filter(move |(o, _)| o.matrix.quantity == Quantity::Bandwidth && is_between_nics(fabric, &o.matrix))
+    }
+
+    /// The matrices of RDMA with GPUs' memory, out and back, with what is expected of them.
+    pub(super) fn gpus_with_nics(&self) -> impl Iterator<Item = (&'a SourcedMatrix, &'a Series<'a>)> + use<'a> {
+        let all = self.machine.matrices.iter().zip(self.comparison.matrices()).take(MOST_MATRICES);
+        all.filter(|(o, _)| o.matrix.quantity == Quantity::Bandwidth && is_out_and_back(&o.matrix))
     }
 
     /// The figures in words that are bandwidths, each with its comparison.
@@ -561,6 +567,15 @@ pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) 
 }
 
 /// Whether it is of RDMA from NIC to NIC, whose data does not take the path between the two in the machine.
+fn is_of_nics(fabric: &Fabric, matrix: &Matrix) -> bool {
+    is_between_nics(fabric, matrix) || is_out_and_back(matrix)
+}
+
+/// Only a run says of a NIC's rates whether they are direct or staged.
+fn is_out_and_back(matrix: &Matrix) -> bool {
+    matrix.engine == Some(Engine::Nic) && matrix.p2p.is_some()
+}
+
 fn is_between_nics(fabric: &Fabric, matrix: &Matrix) -> bool {
     let is_nic = |name: &String| fabric.find(name).is_some_and(|id| fabric.node(id).kind == NodeKind::Nic);
     matrix.engine == Some(Engine::Nic) && matrix.rows.iter().chain(&matrix.cols).all(is_nic)

@@ -292,7 +292,10 @@ fn what(read: &Read, work: &Work, class: String) -> What {
         || matches!(work, Work::SmallCopies(_) | Work::HostMemory { .. })
         || matches!(read.test, Family::Pageable | Family::Managed)
         || (small && (read.test == Family::Sizes || matches!(work, Work::Collective { .. })));
-    let method = method(all);
+    let method = match work {
+        Work::Rdma(rdma) if rdma.via != Via::Direct => "staged".to_owned(),
+        _ => method(all),
+    };
     let size = if small && read.size.0 > 0 { format!("{} B", read.size.0) } else { String::new() };
     let parts = [read.quantity.name(), &method, &class, &size];
     let sort = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
@@ -348,7 +351,7 @@ fn class(work: &Work, classes: &Classes) -> String {
         Work::SmallCopies(t) => Some((t.source.as_str(), t.destination.as_str())),
         Work::Loads { gpu, memory } => Some((memory.as_str(), gpu.as_str())),
         Work::Signals { a, b } => Some((a.as_str(), b.as_str())),
-        Work::Rdma(rdma) => Some((rdma.from.nic.as_str(), rdma.to.nic.as_str())),
+        Work::Rdma(rdma) => Some(rdma.ends()),
         Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => None,
     };
     let between = ends.map(|(a, b)| if a == b { "own memory".to_owned() } else { classes.between(a, b) });

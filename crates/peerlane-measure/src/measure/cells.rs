@@ -92,6 +92,7 @@ pub(super) fn cells(
             n: median.map_or(0, |m| m.n),
             each: each(step, taken),
             phases: phases(step, taken),
+            registration: None,
             modes,
             flags: remarks,
             samples: groups.concat(),

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::sampling::{Effort, Sampled, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
 use crate::plan::{Plan, Step, StepKind, Test, Work};
-use crate::run::{Counted, Event, Flag, FlagKind, GpuState, Reading};
+use crate::run::{Cell, Counted, Event, Flag, FlagKind, GpuState, Reading};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::stats::Median;
 use peerlane_machine::transfer::Via;
@@ -292,7 +292,9 @@ impl Running<'_> {
         for (((index, step), taken), flags) in items.iter().zip(taken).zip(flags) {
             let flags: Vec<Flag> = flags.iter().cloned().chain(self.conditions(step)).collect();
             let between_runs = |quantity| self.executor.between_runs(&step.work, quantity);
-            all.extend(cells::cells(*index, step, taken, &self.plan.method, &flags, &between_runs));
+            let registration = self.executor.registration();
+            let cells = cells::cells(*index, step, taken, &self.plan.method, &flags, &between_runs);
+            all.extend(cells.into_iter().map(|cell| Cell { registration, ..cell }));
         }
         (self.report)(Event::Cells(all));
     }

@@ -44,7 +44,7 @@ impl Scope {
         let belongs = |test: &Test| match self {
             Scope::Quick => quick.contains(test),
             Scope::Default => quick.contains(test) || usual.contains(test),
-            Scope::Full => !matches!(test, Test::Managed | Test::Nic),
+            Scope::Full => *test != Test::Managed && !test.is_of_nics(),
         };
         Test::ALL.into_iter().filter(belongs).collect()
     }

@@ -118,7 +118,10 @@ impl Chosen {
                 gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
             },
             Work::HostMemory { node, .. } => self.has(node, node),
-            Work::Rdma(rdma) => self.has(&rdma.from.nic, &rdma.to.nic),
+            Work::Rdma(rdma) => {
+                let (from, to) = rdma.ends();
+                self.has(from, to)
+            }
         }
     }
 

@@ -139,7 +139,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
     if site.gpus.is_empty() && !test.is_without_gpus() {
         return Err("it needs a GPU, and there is none".to_owned());
     }
-    if test == Test::Nic && site.nics.is_empty() {
+    if test.is_of_nics() && site.nics.is_empty() {
         return Err(site.no_nics.clone().unwrap_or_else(|| "no NIC that does RDMA is known".to_owned()));
     }
     if among_gpus && site.gpus.len() < 2 {
@@ -173,6 +173,7 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
         Test::SpinGlass => lattices::spin_glass(site),
         Test::Bfs => graphs::bfs(site),
         Test::Nic => nics::steps(site),
+        Test::NicGpu => nics::with_gpus(site),
     })
 }
 

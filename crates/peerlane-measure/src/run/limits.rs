@@ -13,7 +13,7 @@ use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::is_host;
-use peerlane_machine::transfer::{Collective, Transfer};
+use peerlane_machine::transfer::{Collective, Transfer, Via};
 use peerlane_machine::units::Bytes;
 use peerlane_read::catalogue::{Part, Parts};
 
@@ -124,9 +124,20 @@ impl<'m> Limits<'m> {
             }
             (Quantity::Bandwidth, Work::HostMemory { node, .. }) => too_fast(value, &self.memory(node, Bytes(0))),
             (Quantity::Bandwidth, Work::Rdma(rdma)) => {
-                let out = Transfer::new(&rdma.from.memory, &rdma.from.nic);
-                let back = Transfer::new(&rdma.to.nic, &rdma.to.memory);
-                too_fast(value, &self.of_transfer(&out, cell.size).least(self.of_transfer(&back, cell.size)))
+                let (from, to) = (&rdma.from, &rdma.to);
+                let staged = rdma.via != Via::Direct;
+                let legs = match rdma.gpu() {
+                    // the GPU's own copies, and out and back with the host memory in its place
+                    Some(_) if staged && is_host(&from.memory) => {
+                        vec![(&from.memory, &from.nic), (&to.nic, &from.memory), (&from.memory, &to.memory)]
+                    }
+                    Some(_) if staged => {
+                        vec![(&from.memory, &to.memory), (&to.memory, &from.nic), (&to.nic, &to.memory)]
+                    }
+                    _ => vec![(&from.memory, &from.nic), (&to.nic, &to.memory)],
+                };
+                let legs = legs.into_iter().map(|(a, b)| self.of_transfer(&Transfer::new(a, b), cell.size));
+                too_fast(value, &legs.reduce(Most::least)?)
             }
             (Quantity::BusBandwidth, Work::Collective { operation, gpus }) => {
                 let most = gpus.iter().map(|gpu| self.of_rank(gpu, *operation, cell.size)).reduce(Most::least)?;
@@ -269,6 +280,7 @@ mod tests {
             estimate,
             n: 9,
             phases: None,
+            registration: None,
             each,
             modes,
             flags,

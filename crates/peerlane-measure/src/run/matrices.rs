@@ -223,7 +223,10 @@ fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
         }
         Work::SpinGlass(lattice) => ("spin glass".to_owned(), lattice.gpus.clone()),
         Work::Bfs(search) => ("breadth-first search".to_owned(), search.gpus.clone()),
-        Work::Rdma(rdma) => ("RDMA".to_owned(), vec![rdma.from.nic.clone(), rdma.to.nic.clone()]),
+        Work::Rdma(rdma) => {
+            let (from, to) = rdma.ends();
+            ("RDMA".to_owned(), vec![from.to_owned(), to.to_owned()])
+        }
     };
     (what, ends, settings)
 }
@@ -329,7 +332,7 @@ mod tests {
     fn nics_stand_among_nics_with_loopbacks_on_the_diagonal() {
         let rdma = |from: &str, to: &str, op| {
             let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
-            step(Test::Nic, Work::Rdma(Rdma { from: end(from), to: end(to), op }))
+            step(Test::Nic, Work::Rdma(Rdma::of_host(end(from), end(to), op)))
         };
         let steps = [
             rdma("mlx5_0", "mlx5_0", Operation::Write),
@@ -345,6 +348,32 @@ mod tests {
         assert_eq!((m.p2p, m.engine, m.title.as_str()), (None, Some(Engine::Nic), "nic"));
         // the one that gets the data drives a read
         assert_eq!(read.matrix.between("mlx5_1", "mlx5_0"), Some(3.0));
+    }
+
+    #[test]
+    fn gpu_memory_through_nics_stands_by_direction_and_way() {
+        let end = |memory: &str| NicEnd { nic: "mlx5_0".to_owned(), memory: memory.to_owned() };
+        let rdma = |from: &str, to: &str, via| {
+            step(Test::NicGpu, Work::Rdma(Rdma { from: end(from), to: end(to), op: Operation::Write, via }))
+        };
+        let steps = [
+            rdma("GPU1", "host0", Via::Direct),
+            rdma("host0", "GPU1", Via::Direct),
+            rdma("GPU1", "host0", Via::Pipeline),
+            rdma("host0", "GPU1", Via::Pipeline),
+        ];
+        let cells: Vec<Cell> = steps.iter().enumerate().map(|(i, s)| cell(i, s, i as f64 + 1.0)).collect();
+        let all = matrices(&cells);
+        let shown: Vec<_> =
+            all.iter().map(|m| (m.matrix.rows.join(" "), m.matrix.p2p, m.matrix.values[0][0])).collect();
+        let of = |rows: &str, direct, value| (rows.to_owned(), Some(direct), Some(value));
+        assert_eq!(
+            shown,
+            [of("GPU1", true, 1.0), of("GPU1", false, 3.0), of("mlx5_0", true, 2.0), of("mlx5_0", false, 4.0)]
+        );
+        let described: Vec<String> = all.iter().map(|m| m.matrix.describe()).collect();
+        assert_eq!(described[0], "bandwidth, one way, NIC, direct, 64 MiB, GB/s");
+        assert_eq!(described[3], "bandwidth, one way, NIC, staged, 64 MiB, GB/s");
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub(super) enum Ends {
     Gpus,
     /// None: rows and columns are NICs, on the diagonal by loopback.
     Nics,
+    /// None: rows are GPUs, and columns the NICs that read their memory.
+    ToNic,
+    /// None: rows are NICs, and columns the GPUs whose memory they write.
+    FromNic,
     /// The rows.
     FromHost,
     /// The columns.
@@ -94,12 +98,17 @@ pub(super) fn place(cell: &Cell) -> Option<Place<'_>> {
             Place { kind, row: a, col: b, mirrored: true }
         }
         Work::Rdma(rdma) => {
-            let (source, destination) = (rdma.from.nic.as_str(), rdma.to.nic.as_str());
+            let (source, destination) = rdma.ends();
+            let direction = Some(Direction::Unidirectional);
+            let of = |ends| Kind { engine: Some(Engine::Nic), direction, ..Kind::of(cell, ends) };
+            if rdma.gpu().is_some() {
+                let ends = if is_host(&rdma.from.memory) { Ends::FromNic } else { Ends::ToNic };
+                let kind = Kind { via: rdma.via, ..of(ends) };
+                return Some(Place { kind, row: source, col: destination, mirrored: false });
+            }
             let swapped = rdma.op == Operation::Read;
             let (row, col) = if swapped { (destination, source) } else { (source, destination) };
-            let direction = Some(Direction::Unidirectional);
-            let kind = Kind { engine: Some(Engine::Nic), op: Some(rdma.op), direction, ..Kind::of(cell, Ends::Nics) };
-            Place { kind, row, col, mirrored: false }
+            Place { kind: Kind { op: Some(rdma.op), ..of(Ends::Nics) }, row, col, mirrored: false }
         }
         Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => {
             return None;
@@ -124,9 +133,9 @@ impl Kind {
         }
     }
 
-    /// Peer access on or off, between different GPUs.
+    /// Peer access on or off, between different GPUs; of a GPU and a NIC, direct or staged.
     pub(super) fn p2p(&self) -> Option<bool> {
-        (self.ends == Ends::Gpus).then_some(self.via == Via::Direct)
+        matches!(self.ends, Ends::Gpus | Ends::ToNic | Ends::FromNic).then_some(self.via == Via::Direct)
     }
 
     /// What the matrix is called: its family, and what a matrix has no field for.
@@ -138,7 +147,9 @@ impl Kind {
             HostMemory::ManagedFaults => Some("managed, by faults"),
             HostMemory::ManagedPrefetch => Some("managed, prefetched"),
         });
-        words.extend((self.via == Via::Pipeline).then_some("through a pipeline of our own"));
+        // of a NIC, staged is always this
+        let own = self.via == Via::Pipeline && self.ends == Ends::Gpus;
+        words.extend(own.then_some("through a pipeline of our own"));
         words.dedup();
         words.join(", ")
     }
@@ -165,7 +176,7 @@ fn transfer<'a>(cell: &Cell, of: &'a Transfer, direction: Option<Direction>) -> 
     let swapped = match ends {
         Ends::Gpus => of.op == Operation::Read,
         Ends::FromHost => !is_host(source),
-        Ends::ToHost | Ends::Within | Ends::Nics => false,
+        Ends::ToHost | Ends::Within | Ends::Nics | Ends::ToNic | Ends::FromNic => false,
     };
     let (row, col) = match ends {
         Ends::Within => (source, SELF),

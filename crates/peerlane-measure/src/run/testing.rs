@@ -42,6 +42,7 @@ pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
         n: 12,
         each: Vec::new(),
         phases: None,
+        registration: None,
         modes: Vec::new(),
         flags: Vec::new(),
         samples: vec![value; 12],

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::plan::{StreamKernel, Work};
 use peerlane_machine::names::{is_host, list, natural};
-use peerlane_machine::transfer::Transfer;
+use peerlane_machine::transfer::{Transfer, Via};
 
 /// What a step or cell does, by its ends; several transfers in the order of their sources.
 pub fn ends(work: &Work) -> String {
@@ -38,7 +38,10 @@ pub fn ends(work: &Work) -> String {
             let how = if search.gpus.len() > 1 { format!(", {}", search.exchange.name()) } else { String::new() };
             format!("{}, scale {}{how}", list(&search.gpus), search.scale)
         }
-        Work::Rdma(rdma) => arrow(&rdma.from.nic, &rdma.to.nic),
+        Work::Rdma(rdma) => {
+            let (from, to) = rdma.ends();
+            arrow(from, to) + if rdma.via == Via::Direct { "" } else { ", staged" }
+        }
     }
 }
 

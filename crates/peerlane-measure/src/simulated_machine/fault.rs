@@ -2,7 +2,7 @@
 
 use crate::plan::Work;
 use peerlane_machine::exchange::Exchange;
-use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
+use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind, NodeKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
@@ -43,7 +43,9 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
                 rebuild = true;
             }
             Fault::PeerOff { pair: [a, b] } => {
-                if let Some((a, b)) = design.fabric.find(a).zip(design.fabric.find(b)) {
+                let gpu =
+                    |name: &str| design.fabric.find(name).filter(|id| design.fabric.node(*id).kind == NodeKind::Gpu);
+                if let Some((a, b)) = gpu(a).zip(gpu(b)) {
                     truth.p2p.extend([(a, b), (b, a)].map(|pair| (pair, P2pStatus::NotSupported)));
                 }
             }
@@ -93,7 +95,7 @@ fn link_between(fabric: &Fabric, ends: &[String; 2], is: impl Fn(&LinkKind) -> b
 }
 
 /// Whether two names are those of a pair, in any order.
-fn is_pair(pair: &[String; 2], a: &str, b: &str) -> bool {
+pub(super) fn is_pair(pair: &[String; 2], a: &str, b: &str) -> bool {
     (pair[0] == a && pair[1] == b) || (pair[0] == b && pair[1] == a)
 }
 
@@ -119,7 +121,10 @@ pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
                 && sends.any(|sent| is_pair(pair, &grid.gpus[sent.from], &grid.gpus[sent.to]))
         }
         Work::Bfs(search) => search.exchange != Exchange::Staged && pair.iter().all(|gpu| search.gpus.contains(gpu)),
-        Work::Rdma(rdma) => is_pair(pair, &rdma.from.nic, &rdma.to.nic),
+        Work::Rdma(rdma) => match rdma.gpu() {
+            Some((gpu, nic)) => rdma.via == Via::Direct && is_pair(pair, gpu, nic),
+            None => is_pair(pair, &rdma.from.nic, &rdma.to.nic),
+        },
         Work::HostMemory { .. } => false,
     }
 }

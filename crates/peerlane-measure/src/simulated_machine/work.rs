@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Fault;
-use super::fault::ring;
+use super::fault::{is_pair, ring};
 use super::rates::{Driven, rates};
 use crate::measure::Failure;
 use crate::plan::{Method, Size, Step, StreamKernel, Work};
-use crate::run::FlagKind;
+use crate::run::{FlagKind, NO_GPU_MEMORY};
 use peerlane_machine::bfs::Bfs;
 use peerlane_machine::copy_time::{CopyTime, Startup};
 use peerlane_machine::exchange::Exchange;
@@ -22,7 +22,7 @@ use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_model::collectives::tuning::Tuning;
 use peerlane_model::collectives::{Settings, Variables};
 use peerlane_model::expectation::resolve;
-use peerlane_model::model::rdma::between as rdma_rate;
+use peerlane_model::model::rdma::{between, with_gpu};
 use peerlane_model::model::{Model, ModelError, PeerAccess};
 
 /// The least message where a size is to fit the sample's time.
@@ -348,8 +348,28 @@ impl Site<'_, '_> {
             Ok([memory, nic])
         };
         let (from, to) = (end(&rdma.from)?, end(&rdma.to)?);
-        let through = rdma_rate(self.model, from, to);
+        let through = match rdma.gpu() {
+            Some((gpu, nic)) => {
+                let direct = rdma.via == Via::Direct;
+                let off = |fault: &Fault| matches!(fault, Fault::PeerOff { pair } if is_pair(pair, gpu, nic));
+                if direct && self.faults.iter().any(off) {
+                    let refused = "dmabuf: refused; nvidia-peermem: refused";
+                    return Err(not_applicable(format!("{NO_GPU_MEMORY} for {nic}: {refused}")));
+                }
+                with_gpu(self.model, self.gpu(gpu)?, from[1], is_host(&rdma.from.memory), !direct)
+            }
+            None => between(self.model, from, to),
+        };
         let (rate, _) = through.map_err(|e| not_applicable(format!("the model does not predict {rdma}: {e}")))?;
+        // what goes from where to where, one after the other
+        let mut legs = vec![(from[0], from[1]), (to[1], to[0])];
+        if rdma.gpu().is_some() && rdma.via != Via::Direct {
+            legs = if is_host(&rdma.from.memory) {
+                vec![(from[0], from[1]), (to[1], from[0]), (from[0], to[0])]
+            } else {
+                vec![(from[0], to[0]), (to[0], from[1]), (to[1], to[0])]
+            };
+        }
         let slow = self.faults.iter().filter_map(|fault| match fault {
             Fault::Slow { from: a, to: b, factor } => {
                 let (a, b) = fabric.find(a).zip(fabric.find(b))?;
@@ -357,7 +377,8 @@ impl Site<'_, '_> {
                     (a, b) == (x, y)
                         || fabric.path(x, y).is_some_and(|path| path.hops.iter().any(|h| (h.from, h.to) == (a, b)))
                 };
-                ((a, b) == (from[1], to[1]) || on_path(from[0], from[1]) || on_path(to[1], to[0])).then_some(*factor)
+                let between = rdma.gpu().is_none() && (a, b) == (from[1], to[1]);
+                (between || legs.iter().any(|(x, y)| on_path(*x, *y))).then_some(*factor)
             }
             _ => None,
         });

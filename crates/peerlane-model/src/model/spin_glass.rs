@@ -40,16 +40,16 @@ fn streams(method: Exchange) -> f64 {
     }
 }
 
-/// How many times as long a place takes in blocks, whose kernel is not that of slabs: two H200 that cut a lattice along Y take 49.6 and
-/// 403 µs a half-sweep at L = 256 and 512, and along Z 39.8 and 306 (`captures/h200x2-vm-runs/spin-glass-blocks.json`).
-const IN_BLOCKS: f64 = 1.3;
+/// How many times as long a place takes in blocks, whose kernel is not that of slabs: two H200 that cut a lattice along Y or X take 5.0 ps
+/// an update at L = 512, one kind of work after the other, and along Z 4.79 (`captures/h200x2-vm-runs/spin-glass-blocks.json`).
+const IN_BLOCKS: f64 = 1.05;
 
 /// Places of one colour that a thread updates.
 const QUAD: f64 = 4.0;
 
 /// How many times as long the places at the ends of rows take, where they are updated before the rest, each row's in other lines of
-/// memory than the next one's: 39.6 and 174 µs both faces along X at L = 256 and 512 (the same record). The rest is not faster for it.
-const APART: f64 = 8.3;
+/// memory than the next one's: 47 and 229 µs both faces along X at L = 256 and 512 (the same record). The rest is not faster for it.
+const APART: f64 = 10.6;
 
 /// Where update and exchange take about as long, each delays the other: the whole takes as long as the sum of their powers
 /// with this exponent says.

@@ -18,6 +18,7 @@ use peerlane_measure::nodes::Probe;
 use peerlane_measure::run::FlagKind;
 
 use super::memory::{Arriving, Ends, HEADER, Outgoing};
+use crate::transport::taken;
 
 /// Kinds of messages: data, whose number counts them; the end of a sample, with the count of messages.
 const DATA: u64 = 1;
@@ -40,6 +41,7 @@ pub(super) struct Streams {
     streams: Vec<Stream>,
     probe: Probe,
     size: usize,
+    patience: Duration,
 }
 
 /// One stream.
@@ -66,7 +68,7 @@ impl Streams {
             let _ = socket.set_write_timeout(Some(patience));
             Stream { socket, out, incoming: Incoming(incoming) }
         };
-        Streams { streams: sockets.map(stream).collect(), probe, size }
+        Streams { streams: sockets.map(stream).collect(), probe, size, patience }
     }
 
     /// What arrived in GPU memory, by stream.
@@ -74,18 +76,12 @@ impl Streams {
         self.streams.iter_mut().filter_map(|stream| stream.incoming.0.sink()).collect()
     }
 
-    /// Takes `n` samples after one that is not counted, in which TCP finds its window.
+    /// Takes up to `n` samples after one that is not counted, in which TCP finds its window.
     pub(super) fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
         let time = Duration::from_secs_f64(time.seconds().clamp(1e-6, 3600.0));
-        let mut values = Vec::with_capacity(n);
-        for number in 0..=n {
-            let value = if self.probe == Probe::Latency { self.half_round_trip(time) } else { self.rate(time) };
-            let value = value.map_err(failure)?;
-            if number > 0 {
-                values.push(value);
-            }
-        }
-        Ok(values)
+        let patience = self.patience;
+        let mut one = || if self.probe == Probe::Latency { self.half_round_trip(time) } else { self.rate(time) };
+        one().and_then(|_| taken(n, patience, one)).map_err(failure)
     }
 
     /// All streams at once: the bytes that arrived, by the time from the first start to the last answer.

@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 use peerlane_gpu::Mapping;
 use peerlane_gpu::bindings::verbs::*;
 use peerlane_machine::one_line::shown;
+use peerlane_machine::transfer::Registration;
+use peerlane_measure::measure::Failure;
+use peerlane_measure::run::{FlagKind, NO_GPU_MEMORY};
 
 use super::address::Address;
 use super::raw::{Completions, Context, Domain, QueuePair, Region, Work, device_names, status_words};
 use super::sysfs::{CLASS, Folder, Gid};
+use crate::gpu_memory::Gpus;
 
 /// Before the messages lies what the sides tell each other by writes.
 const CONTROL: usize = 4096;
@@ -51,7 +55,10 @@ const COUNTER: u64 = 1 << 62;
 pub(super) struct Wanted<'a> {
     /// `mlx5_0`, or `mlx4_0:2` for its second port.
     pub(super) nic: &'a str,
+    /// The node of host memory.
     pub(super) numa_node: Option<u32>,
+    /// The GPU whose memory it is, and no host's.
+    pub(super) gpu: Option<&'a str>,
     pub(super) size: usize,
     pub(super) queue_pairs: u32,
     /// Whether messages are received, so that room must be posted.
@@ -61,6 +68,23 @@ pub(super) struct Wanted<'a> {
     /// Whether the last byte of a message is waited for.
     pub(super) ordered: bool,
 }
+
+/// Why a side cannot be made.
+pub(super) enum Trouble {
+    /// In words, which need the NIC's name.
+    Words(String),
+    /// As the record has it.
+    Is(Failure),
+}
+
+impl From<String> for Trouble {
+    fn from(words: String) -> Self {
+        Trouble::Words(words)
+    }
+}
+
+/// How GPU memory was registered, and why not as a dmabuf, where that was refused.
+pub(super) type Registered = (Registration, Option<String>);
 
 /// The adapter and the port of a NIC's name.
 pub(super) fn adapter_and_port(nic: &str) -> (&str, u8) {
@@ -76,6 +100,8 @@ pub(super) struct Endpoint {
     pub(super) region: Arc<Region>,
     context: Arc<Context>,
     pub(super) nic: String,
+    /// Of GPU memory.
+    pub(super) registered: Option<Registered>,
     port: u8,
     gid: Option<Gid>,
     pub(super) own: Address,
@@ -99,17 +125,17 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(wanted: &Wanted<'_>) -> Result<Self, String> {
+    pub(super) fn new(wanted: &Wanted<'_>, gpus: Option<&mut dyn Gpus>) -> Result<Self, Trouble> {
         let (adapter, port) = adapter_and_port(wanted.nic);
         let known = device_names()?;
         if !known.iter().any(|name| name == adapter) {
             let all = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(format!("no such RDMA adapter; libibverbs lists {all}"));
+            return Err(format!("no such RDMA adapter; libibverbs lists {all}").into());
         }
         let context = Arc::new(Context::open(adapter)?);
         let attributes = context.port(port)?;
         if attributes.state != ibv_port_state::IBV_PORT_ACTIVE {
-            return Err(format!("port {port} is not active"));
+            return Err(format!("port {port} is not active").into());
         }
         let is_ethernet = u32::from(attributes.link_layer) == IBV_LINK_LAYER_ETHERNET.0;
         let gid = if is_ethernet {
@@ -131,12 +157,26 @@ impl Endpoint {
                 wanted.size
             )
         })?;
-        let memory = Mapping::new(memory, wanted.numa_node).map_err(|e| match wanted.numa_node {
-            Some(node) => format!("memory of NUMA node {node}: {e}"),
-            None => format!("memory: {e}"),
-        })?;
         let domain = Arc::new(Domain::new(&context)?);
-        let region = Arc::new(Region::new(&domain, memory, !wanted.ordered)?);
+        let (region, registered) = match wanted.gpu {
+            None => {
+                let memory = Mapping::new(memory, wanted.numa_node).map_err(|e| match wanted.numa_node {
+                    Some(node) => format!("memory of NUMA node {node}: {e}"),
+                    None => format!("memory: {e}"),
+                })?;
+                (Region::new(&domain, memory, !wanted.ordered)?, None)
+            }
+            Some(gpu) => {
+                let gpus = gpus.ok_or_else(|| format!("no GPU was opened, and the step is of {gpu}'s memory"))?;
+                let memory = gpus.memory(gpu, memory).map_err(Trouble::Is)?;
+                let (region, how, why) = Region::of_gpu(&domain, memory).map_err(|why| {
+                    let why = format!("{NO_GPU_MEMORY} for {}: {why}", wanted.nic);
+                    Trouble::Is(Failure::new(FlagKind::NotApplicable, why))
+                })?;
+                (region, Some((how, why)))
+            }
+        };
+        let region = Arc::new(region);
 
         let fitting = u32::try_from(MOST_IN_FLIGHT / (stride * count)).unwrap_or(MOST_DEPTH);
         let most = u32::try_from(limits.max_qp_wr).unwrap_or(1).max(1);
@@ -165,6 +205,7 @@ impl Endpoint {
         Ok(Endpoint {
             in_flight: vec![0; count],
             nic: wanted.nic.to_owned(),
+            registered,
             batch: if wanted.size < ALWAYS_REPORTED { (depth / 4).clamp(1, 16) } else { 1 },
             window: depth,
             size: wanted.size,
@@ -390,8 +431,13 @@ impl Endpoint {
     }
 
     /// Counts a message that was posted by itself, outside of [`Endpoint::fill`].
-    pub(super) fn posted_one(&mut self) {
-        self.in_flight.iter_mut().take(1).for_each(|n| *n += 1);
+    pub(super) fn posted_one(&mut self, queue_pair: usize) {
+        self.in_flight.iter_mut().skip(queue_pair).take(1).for_each(|n| *n += 1);
+    }
+
+    /// Whether no message of a queue pair is under way.
+    pub(super) fn is_free(&self, queue_pair: usize) -> bool {
+        self.in_flight.get(queue_pair).is_none_or(|n| *n == 0)
     }
 
     /// Whether there is room for one more message on the first queue pair.

@@ -9,7 +9,6 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
-use peerlane_gpu::Mapping;
 use peerlane_gpu::bindings::verbs::*;
 use peerlane_gpu::library::{self, LibraryError, Opened, function};
 
@@ -49,6 +48,9 @@ macro_rules! give_back {
         }
     };
 }
+
+mod region;
+pub(super) use region::Region;
 
 /// The adapters of this host, while they are listed.
 struct DeviceList {
@@ -224,106 +226,6 @@ impl Drop for Domain {
     }
 }
 
-/// Host memory that the adapter may read and write.
-///
-/// The adapter, here or there, changes it at any time; so it is only read and written by volatile accesses.
-pub(super) struct Region {
-    raw: NonNull<ibv_mr>,
-    memory: Mapping,
-    _domain: Arc<Domain>,
-}
-
-// SAFETY: the memory is this value's own, and all accesses to it are volatile, as the adapter's are no thread's.
-unsafe impl Send for Region {}
-// SAFETY: as before; words that two threads write at once are either's.
-unsafe impl Sync for Region {}
-
-impl Region {
-    /// `relaxed`: the adapter's writes may pass each other on PCIe, which is faster, and wrong where one waits for the last byte.
-    pub(super) fn new(domain: &Arc<Domain>, memory: Mapping, relaxed: bool) -> Result<Self, String> {
-        let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0
-            | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
-            | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
-        let (pd, start, bytes) = (domain.raw.as_ptr(), memory.start(), memory.bytes());
-        // an old library lacks the function that knows the flag
-        let raw = match verb!(ibv_reg_mr_iova2) {
-            Ok(register) if relaxed => {
-                let access = access | ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0;
-                // SAFETY: the memory is mapped, and this value keeps it so until it is no longer registered.
-                unsafe { register(pd, start, bytes, start as u64, access) }
-            }
-            _ => {
-                let register = verb!(ibv_reg_mr)?;
-                // SAFETY: as before.
-                unsafe { register(pd, start, bytes, access as c_int) }
-            }
-        };
-        let raw = NonNull::new(raw).ok_or_else(|| {
-            let why = refused("ibv_reg_mr");
-            let hint = if why.contains("allocate memory") {
-                "; is the limit of locked memory too low (ulimit -l)?"
-            } else {
-                ""
-            };
-            format!("{why} ({bytes} bytes{hint})")
-        })?;
-        Ok(Region { raw, memory, _domain: Arc::clone(domain) })
-    }
-
-    /// Where it starts, as the adapters know it.
-    pub(super) fn address(&self) -> u64 {
-        self.memory.start() as u64
-    }
-
-    /// What the other side needs to use it.
-    pub(super) fn remote_key(&self) -> u32 {
-        // SAFETY: the region is registered, and its fields do not change.
-        unsafe { (*self.raw.as_ptr()).rkey }
-    }
-
-    fn local_key(&self) -> u32 {
-        // SAFETY: as before.
-        unsafe { (*self.raw.as_ptr()).lkey }
-    }
-
-    /// The address of `bytes` bytes from `offset` on, all of which are the region's.
-    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.memory.bytes());
-        assert!(inside, "{bytes} bytes at {offset} of a region of {}", self.memory.bytes());
-        self.memory.start().cast::<u8>().wrapping_add(offset)
-    }
-
-    pub(super) fn byte(&self, offset: usize) -> u8 {
-        // SAFETY: the byte is the region's.
-        unsafe { self.at(offset, 1).read_volatile() }
-    }
-
-    pub(super) fn set_byte(&self, offset: usize, value: u8) {
-        // SAFETY: the byte is the region's.
-        unsafe { self.at(offset, 1).write_volatile(value) }
-    }
-
-    /// The word at an offset that 8 divides.
-    pub(super) fn word(&self, offset: usize) -> u64 {
-        assert!(offset.is_multiple_of(8), "a word at {offset}");
-        // SAFETY: the word is the region's, which starts at a page, so it is aligned.
-        unsafe { self.at(offset, 8).cast::<u64>().read_volatile() }
-    }
-
-    /// Sets the word at an offset that 8 divides.
-    pub(super) fn set_word(&self, offset: usize, value: u64) {
-        assert!(offset.is_multiple_of(8), "a word at {offset}");
-        // SAFETY: as before.
-        unsafe { self.at(offset, 8).cast::<u64>().write_volatile(value) }
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        give_back!(ibv_dereg_mr, self.raw);
-    }
-}
-
 /// Where finished work is reported.
 pub(super) struct Completions {
     raw: NonNull<ibv_cq>,
@@ -444,7 +346,7 @@ impl QueuePair {
 
     /// The part of the region as a request names it; the kernel and the adapter find an address outside by themselves.
     fn part(&self, offset: usize, bytes: u32) -> ibv_sge {
-        ibv_sge { addr: self.region.at(offset, bytes as usize) as u64, length: bytes, lkey: self.region.local_key() }
+        ibv_sge { addr: self.region.at(offset, bytes as usize), length: bytes, lkey: self.region.local_key() }
     }
 
     /// Posts a request on a part of the region; `signaled`: its completion is to be reported, as `id`.

@@ -10,6 +10,18 @@ use peerlane_measure::nodes::Gid as Kind;
 /// Where the kernel shows adapters.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
 
+/// Where the kernel shows its modules.
+const MODULES: &str = "/sys/module";
+
+/// Whether the module that gives adapters the addresses of GPU memory is loaded, in words.
+pub(super) fn peer_module() -> String {
+    let loaded = ["nvidia_peermem", "nv_peer_mem"].into_iter().find(|name| Path::new(MODULES).join(name).exists());
+    match loaded {
+        Some(name) => format!("though the module {name} is loaded"),
+        None => "since the module is not loaded".to_owned(),
+    }
+}
+
 /// The most entries of a GID table that are looked at: adapters have up to some hundreds.
 const MOST_GIDS: u32 = 1024;
 

@@ -13,6 +13,10 @@
 //! | `silent0` | takes requests, and reports none of them |
 //! | `stuck0` | never returns from a request in mid-transfer |
 //! | `absurd0` | reports more completions than it was asked for |
+//! | `plain0` | takes no dmabuf, and GPU memory by its address, as nvidia-peermem lets adapters do |
+//! | `hostonly0` | takes no GPU memory by either |
+//!
+//! GPU memory is a mapping of a file in memory whose name holds `stand-in-gpu`; all others take it as a dmabuf alone.
 
 #![allow(non_upper_case_globals, unsafe_op_in_unsafe_fn)]
 
@@ -40,8 +44,13 @@ mod library {
 #[allow(dead_code, unused_imports)]
 mod verbs;
 
-const ADAPTERS: [&CStr; 9] =
-    [c"sound0", c"sound1", c"lost0", c"error0", c"wrong0", c"refuses0", c"silent0", c"stuck0", c"absurd0"];
+const ADAPTERS: [&CStr; 11] = [
+    c"sound0", c"sound1", c"lost0", c"error0", c"wrong0", c"refuses0", c"silent0", c"stuck0", c"absurd0", c"plain0",
+    c"hostonly0",
+];
+
+/// What the names of files that are GPU memory hold.
+const GPU: &str = "stand-in-gpu";
 
 /// Requests of a queue pair before it fails.
 const SOUND_REQUESTS: usize = 24;
@@ -49,6 +58,9 @@ const SOUND_REQUESTS: usize = 24;
 const ENODEV: c_int = 19;
 const ENOMEM: c_int = 12;
 const EAGAIN: c_int = 11;
+const EFAULT: c_int = 14;
+const EINVAL: c_int = 22;
+const EOPNOTSUPP: c_int = 95;
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -209,9 +221,48 @@ unsafe extern "C" fn ibv_dealloc_pd(domain: *mut ibv_pd) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr(domain: *mut ibv_pd, addr: *mut c_void, length: usize, _: c_int) -> *mut ibv_mr {
-    if name_of((*domain).context) == "refuses0" {
+    let name = name_of((*domain).context);
+    if name == "refuses0" {
         return refuse(ENOMEM);
     }
+    if name != "plain0" && is_gpu(addr as usize) {
+        return refuse(EFAULT);
+    }
+    registered(domain, addr, length)
+}
+
+/// Whether an address is in GPU memory, here or of a real GPU, and so not for the CPU: what the kernel shows of this process's
+/// mappings says so.
+fn is_gpu(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let number = |text: &str| usize::from_str_radix(text, 16).unwrap_or_default();
+    let held = maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        range.is_some_and(|(from, to)| (number(from)..number(to)).contains(&address))
+    });
+    held.is_none_or(|line| line.contains(GPU) || line.contains("/dev/nvidia") || !line.contains(" rw"))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    domain: *mut ibv_pd,
+    _: u64,
+    length: usize,
+    iova: u64,
+    descriptor: c_int,
+    _: c_int,
+) -> *mut ibv_mr {
+    if matches!(name_of((*domain).context), "plain0" | "hostonly0") {
+        return refuse(EOPNOTSUPP);
+    }
+    let file = std::fs::read_link(format!("/proc/self/fd/{descriptor}"));
+    if !file.is_ok_and(|file| file.to_string_lossy().contains(GPU)) {
+        return refuse(EINVAL);
+    }
+    registered(domain, iova as *mut c_void, length)
+}
+
+unsafe fn registered(domain: *mut ibv_pd, addr: *mut c_void, length: usize) -> *mut ibv_mr {
     regions().insert(addr as usize, length);
     Box::into_raw(Box::new(ibv_mr { pd: domain, addr, length, lkey: 7, rkey: 7, ..ibv_mr::default() }))
 }

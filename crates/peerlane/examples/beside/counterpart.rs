@@ -108,6 +108,7 @@ pub(crate) mod tests {
             estimate: Some(estimate(each.iter().sum())),
             n: 6,
             phases: None,
+            registration: None,
             each: each.iter().copied().map(estimate).collect(),
             modes: Vec::new(),
             flags: Vec::new(),

@@ -19,7 +19,10 @@ const ORDER: [(&str, &str); 9] = [
     ),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
-    ("peerlane-net", "transport verbs error secret wire handshake door message launcher tcp gpu agent head local"),
+    (
+        "peerlane-net",
+        "transport gpu_memory verbs error secret wire handshake door message launcher tcp gpu agent head local",
+    ),
     (
         "peerlane-cli",
         "system host output_file printable program redact live args render target formats html measuring commands",

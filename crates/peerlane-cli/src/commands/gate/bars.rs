@@ -52,6 +52,11 @@ impl View<'_> {
         }
     }
 
+    /// Whether processes use a GPU.
+    pub(super) fn is_used(&self) -> bool {
+        self.gpus().iter().any(has_processes)
+    }
+
     /// Why nothing may be measured now.
     pub(super) fn occupied(&self) -> Option<String> {
         let named = |with: &dyn Fn(&Gpu) -> bool| -> Option<String> {
@@ -63,7 +68,7 @@ impl View<'_> {
                 many => Some(format!("{} GPUs are", many.len())),
             }
         };
-        let used = named(&|gpu| gpu.processes.as_ref().is_some_and(|all| !all.is_empty()));
+        let used = named(&has_processes);
         let partitioned = named(&|gpu| gpu.modes.mig == Some(true));
         let restricted = named(&|gpu| gpu.modes.compute.as_deref().is_some_and(|mode| mode != "Default"));
         let mps = self.mps.then(|| "a server of MPS runs".to_owned());
@@ -73,6 +78,10 @@ impl View<'_> {
             .or(with(partitioned, "in MIG mode"))
             .or(with(restricted, "in exclusive or prohibited compute mode"))
     }
+}
+
+fn has_processes(gpu: &Gpu) -> bool {
+    gpu.processes.as_ref().is_some_and(|all| !all.is_empty())
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::action::Action;
@@ -77,11 +78,15 @@ pub(super) fn examine(task: &Task, site: &Site) -> Result<Examination, Failure> 
             }
             Ok(measure_it(measured, task, site, Vec::new()))
         }
-        None => Ok(this_machine(task, site)),
+        None => {
+            let left = task.until.saturating_duration_since(Instant::now());
+            Ok(this_machine(task, site, Instant::now() + LEAVING.min(left.mul_f64(0.1))))
+        }
     }
 }
 
-fn this_machine(task: &Task, site: &Site) -> Examination {
+/// Examines this machine. GPUs that processes use are looked at again until `leaving`.
+fn this_machine(task: &Task, site: &Site, leaving: Instant) -> Examination {
     let patience =
         task.until.saturating_duration_since(Instant::now()).mul_f64(if task.passive { 1.0 } else { SURVEY });
     let survey = match survey::take(patience) {
@@ -113,6 +118,7 @@ fn this_machine(task: &Task, site: &Site) -> Examination {
     let visible = env::var_os("CUDA_VISIBLE_DEVICES");
     let view = View { snapshot: look.snapshot.as_ref(), on_bus, mps, visible: visible.as_deref() };
     let (lost, hidden, occupied, gpus) = (view.lost(), view.hidden(), view.occupied(), view.present());
+    let used = view.is_used();
     let with = |examination: Examination, notes: Vec<String>| Examination { gpus, notes, ..examination };
     if let [first, ..] = lost.as_slice() {
         let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
@@ -138,11 +144,22 @@ fn this_machine(task: &Task, site: &Site) -> Examination {
         return with(Examination::of(passive), notes);
     }
     if let Some(why) = occupied {
+        if used && Instant::now() < leaving {
+            thread::sleep(LOOK_AGAIN);
+            return this_machine(task, site, leaving);
+        }
         return with(Examination::not_judged(why), notes);
     }
     notes.retain(|note| !note.is_empty());
     measure_it(measured, task, site, notes)
 }
+
+/// How long GPUs may still be in use by processes that are ending, those of an earlier gate too: the driver clears up after
+/// them for some tenths of a second.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// How long after it has seen that a GPU is in use it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// NVIDIA's number on the PCI bus.
 const NVIDIA: u16 = 0x10de;

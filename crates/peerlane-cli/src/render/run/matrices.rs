@@ -1,11 +1,13 @@
 //! Matrices of a run. Those with the host, and within a GPU, have one row or column each and share a table.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 use peerlane::plan::{StreamKernel, Test, Work};
 use peerlane::run::{Cell, CellMatrix};
+use peerlane::transfer::Registration;
 
 use super::{View, decimals, heading, remarks};
 use crate::render::matrix::{self, labelled_grid};
@@ -21,7 +23,9 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io:
         let cells: Vec<Vec<Option<&Cell>>> = of.cells.iter().map(|row| found(view, row)).collect();
         title(out, of, &cells)?;
         grid(out, &of.matrix.rows, &of.matrix.cols, &cells, Digits::Alike)?;
-        view.below(out, &once(&cells))?;
+        let once = once(&cells);
+        view.below(out, &once)?;
+        registrations(out, &once)?;
     }
     let mut left = lists;
     while let Some(first) = left.first().copied() {
@@ -33,6 +37,17 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io:
     Ok(())
 }
 
+/// How adapters got at GPUs' memory, where they did.
+fn registrations(out: &mut dyn Write, of: &[&Cell]) -> io::Result<()> {
+    let mut counts: BTreeMap<Registration, usize> = BTreeMap::new();
+    of.iter().filter_map(|cell| cell.registration).for_each(|how| *counts.entry(how).or_default() += 1);
+    let words: Vec<String> = match counts.len() {
+        1 => counts.keys().map(|how| how.name().to_owned()).collect(),
+        _ => counts.iter().map(|(how, count)| format!("{} ({count})", how.name())).collect(),
+    };
+    if words.is_empty() { Ok(()) } else { writeln!(out, "  GPU memory registered by {}", words.join(" and ")) }
+}
+
 /// Whether one of its sides is only host memory, or only the GPU itself.
 fn is_list(matrix: &Matrix) -> bool {
     let lone = |names: &[String]| matches!(names, [one] if is_host(one) || one == "self");
@@ -41,7 +56,10 @@ fn is_list(matrix: &Matrix) -> bool {
 
 /// Writes a matrix's title, direction and test.
 fn title(out: &mut dyn Write, of: &CellMatrix, cells: &[Vec<Option<&Cell>>]) -> io::Result<()> {
+    let to_gpu = |cell: &&Cell| matches!(&cell.work, Work::Rdma(rdma) if is_host(&rdma.from.memory));
     let ways = match (of.matrix.quantity, of.matrix.op, of.matrix.direction) {
+        _ if of.test == Test::NicGpu && once(cells).iter().any(to_gpu) => "; into the GPU",
+        _ if of.test == Test::NicGpu => "; out of the GPU",
         (Quantity::LoadLatency, ..) => "; rows load from columns",
         (.., Some(Direction::Bidirectional)) => "",
         (_, Some(Operation::Read), _) => "; rows read from columns",

@@ -60,6 +60,7 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
             n: 6 + index % 13,
             each: Vec::new(),
             phases: None,
+            registration: None,
             modes: Vec::new(),
             flags: Vec::new(),
             samples: vec![value; 6],

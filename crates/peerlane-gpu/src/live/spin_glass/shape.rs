@@ -1,5 +1,9 @@
 //! How the threads of a launch lie over the places of a block.
 
+/// Places of a strip in one plane, along X and Y, of rows of 1,024 places and longer: at 2,048 a place takes 9.5 ps on an H200, and
+/// 10.4 in strips of twice as many.
+const STRIP: u32 = 512 * 1024;
+
 /// How the threads of a block of them lie: powers of two of threads along a row, and of rows; and how many such blocks of rows come
 /// before the next plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +20,8 @@ impl Shape {
         let deep = if width > 512 || planes < 4 { 1 } else { 2 };
         let rows = 8 - along - deep;
         let blocks = height.div_ceil(1 << rows);
-        let most = (512 >> rows).min(blocks);
+        // planes of a strip that neighbours in Z share must stay in the L2 cache: 3 MB each here
+        let most = ((STRIP / width.max(1024)) >> rows).clamp(1, blocks);
         let strip = (1..=most).rev().find(|strip| blocks.is_multiple_of(*strip)).unwrap_or(1);
         Shape { along, rows, strip }
     }

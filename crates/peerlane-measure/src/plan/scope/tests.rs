@@ -105,7 +105,7 @@ fn in_full_everything_is_asked_once_but_managed_memory_and_nics() {
     let full = plan(&machine, Scope::Full, &[], &[]).unwrap();
     let asked = counts(&full);
     let absent: Vec<Test> = Test::ALL.into_iter().filter(|test| !asked.contains_key(test)).collect();
-    assert_eq!(absent, [Test::Numa, Test::Managed, Test::Nic]);
+    assert_eq!(absent, [Test::Numa, Test::Managed, Test::Nic, Test::NicGpu]);
     assert_eq!(full.skipped.iter().map(|s| s.test).collect::<Vec<_>>(), [Test::Numa]);
     // shifts by 1, 2 and 3, and two swaps that are no shift; 15 sets four ways, single ones not mixed
     assert_eq!((asked[&Test::Permutations].0, asked[&Test::Subsets].0), (2 * 5, 15 * 4 - 4));
@@ -300,6 +300,34 @@ fn nics_go_out_and_back_and_to_each_other_one_at_a_time() {
     assert!(plan(&machine, Scope::Full, &[], &[]).unwrap().steps().all(|step| step.test != Test::Nic));
     let picked = plan(&machine, Scope::Quick, &[Test::Nic], &["mlx5_1>mlx5_2,mlx5_0-mlx5_0"]).unwrap();
     assert_eq!(nics(&picked).join(" "), "mlx5_0→mlx5_0 mlx5_1→mlx5_2");
+}
+
+#[test]
+fn each_gpu_meets_each_nic_directly_and_staged_both_ways() {
+    let machine = system("hpcac-tessa");
+    let quick = plan(&machine, Scope::Quick, &[Test::NicGpu], &[]).unwrap();
+    assert_eq!(counts(&quick)[&Test::NicGpu], (4 * 4 * 4, 4 * 4 * 4));
+    let shown = nics(&quick);
+    assert_eq!((shown[0].as_str(), shown[16].as_str()), ("GPU0→mlx5_0", "mlx5_0→GPU0"));
+    assert_eq!(shown[32], "GPU0→mlx5_0, staged");
+    assert_eq!(shown.iter().collect::<std::collections::BTreeSet<_>>().len(), 64, "each once");
+    let one_gpu = quick.steps().all(|step| step.work.gpus().len() == 1);
+    assert!(one_gpu, "the GPU is opened");
+    let picked = plan(&machine, Scope::Quick, &[Test::NicGpu], &["GPU1>mlx5_2"]).unwrap();
+    assert_eq!(nics(&picked).join(" "), "GPU1→mlx5_2 GPU1→mlx5_2, staged");
+    assert!(plan(&machine, Scope::Full, &[], &[]).unwrap().steps().all(|step| step.test != Test::NicGpu));
+
+    // 16 GPUs with 10 NICs: each with its nearest and one half way round
+    let mut b = switched(16).fabric.into_builder();
+    let cpu = b.node(Node::new("cpu1", NodeKind::Cpu));
+    for i in 0..10 {
+        let nic = b.node(Node::new(format!("mlx5_{i}"), NodeKind::Nic));
+        b.link(Link::new(cpu, nic, LinkKind::pcie("5.0 x16".parse().unwrap())));
+    }
+    let many = Machine::new("many", MachineKind::Design, b.build().unwrap());
+    assert_eq!(plan(&many, Scope::Quick, &[Test::NicGpu], &[]).unwrap().steps().count(), 16 * 2 * 4);
+    let without = plan(&switched(1), Scope::Quick, &[Test::NicGpu], &[]).unwrap();
+    assert_eq!(without.skipped[0].why, "no NIC that does RDMA is known");
 }
 
 #[test]

@@ -281,8 +281,58 @@ fn a_corrupt_pair_corrupts_the_exchanges_that_cross_it() {
 /// RDMA from NIC to NIC of hpcac-tessa.
 fn rdma(from: &str, to: &str) -> Step {
     let end = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host".to_owned() };
-    let work = Work::Rdma(Rdma { from: end(from), to: end(to), op: Operation::Write });
+    let work = Work::Rdma(Rdma::of_host(end(from), end(to), Operation::Write));
     Step { test: Test::Nic, work, size: Size::Exactly(Bytes::from_mib(1)) }
+}
+
+/// RDMA of hpcac-tessa with a GPU's memory.
+fn with_gpu(nic: &str, to_gpu: bool, via: Via) -> Step {
+    let end = |memory: &str| NicEnd { nic: nic.to_owned(), memory: memory.to_owned() };
+    let (from, to) = if to_gpu { (end("host0"), end("GPU1")) } else { (end("GPU1"), end("host0")) };
+    let work = Work::Rdma(Rdma { from, to, op: Operation::Write, via });
+    Step { test: Test::NicGpu, work, size: Size::Exactly(Bytes::from_mib(1)) }
+}
+
+#[test]
+fn gpu_memory_through_nics_answers_by_the_model_and_by_its_faults() {
+    let machine = system("hpcac-tessa").unwrap().unwrap();
+    let (direct, staged) = (Via::Direct, Via::Pipeline);
+    let rate = |faults: &[Fault], step: &Step| ask(&machine, &quiet(faults), step).unwrap()[0];
+    let find = |name: &str| machine.fabric.find(name).unwrap();
+    let model = Model::new(&machine, Parts::embedded());
+    let all = [(false, direct), (true, direct), (false, staged), (true, staged)];
+    for nic in ["mlx5_0", "mlx5_2"] {
+        for (to_gpu, via) in all {
+            let of = peerlane_model::model::rdma::with_gpu(&model, find("GPU1"), find(nic), to_gpu, via == staged);
+            assert_eq!(rate(&[], &with_gpu(nic, to_gpu, via)), of.unwrap().0.bytes_per_second());
+        }
+    }
+    let share = |faults: &[Fault]| {
+        all.map(|(to_gpu, via)| {
+            rate(faults, &with_gpu("mlx5_2", to_gpu, via)) / rate(&[], &with_gpu("mlx5_2", to_gpu, via))
+        })
+    };
+    let slow = |from: &str, to: &str| [Fault::Slow { from: from.to_owned(), to: to.to_owned(), factor: 0.5 }];
+    // what leaves the GPU, and what comes to it
+    assert_eq!(share(&slow("GPU1", "plx0")), [0.5, 1.0, 0.5, 1.0]);
+    assert_eq!(share(&slow("plx0", "GPU1")), [1.0, 0.5, 1.0, 0.5]);
+    // between these two alone, whatever carries it
+    assert_eq!(share(&slow("GPU1", "mlx5_2")), [0.5, 1.0, 1.0, 1.0]);
+
+    let off = [Fault::PeerOff { pair: pair("mlx5_2", "GPU1") }];
+    let refused = ask(&machine, &quiet(&off), &with_gpu("mlx5_2", false, direct)).unwrap_err();
+    assert_eq!(refused.kind, FlagKind::NotApplicable);
+    assert!(refused.message.starts_with("no GPU memory for mlx5_2: "), "{}", refused.message);
+    assert_eq!(rate(&off, &with_gpu("mlx5_2", false, staged)), rate(&[], &with_gpu("mlx5_2", false, staged)));
+    assert_eq!(rate(&off, &with_gpu("mlx5_0", true, direct)), rate(&[], &with_gpu("mlx5_0", true, direct)));
+    let verdict = |step: &Step| {
+        let planted = quiet(&[Fault::Corrupt { pair: pair("GPU1", "mlx5_2") }]);
+        let mut machine = virtual_machine(&machine, &planted);
+        first(&mut machine, &[step], 0).unwrap();
+        machine.verify().unwrap().remove(0)
+    };
+    assert!(matches!(verdict(&with_gpu("mlx5_2", true, direct)), Verdict::Corrupt(_)));
+    assert_eq!(verdict(&with_gpu("mlx5_2", true, staged)), Verdict::Intact);
 }
 
 #[test]

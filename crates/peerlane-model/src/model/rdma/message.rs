@@ -1,8 +1,8 @@
 //! A message from one memory to another: two ends, and what lies between them.
 
 use super::path::{NicPath, later, nic_path};
-use super::{Method, NicDirection, RdmaError, Span, Stage};
-use crate::model::Model;
+use super::{Method, NicDirection, Pipeline, RdmaError, Span, Stage};
+use crate::model::{Model, ModelError};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
@@ -110,6 +110,30 @@ pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -
     let out = nic_path(model, from.0, nic, NicDirection::ToNetwork, from.1)?;
     let back = nic_path(model, to.0, nic, NicDirection::FromNetwork, to.1)?;
     Ok(joined(model, &out, &back))
+}
+
+/// How [`measure`](peerlane_machine::transfer::Via::Pipeline) stages a GPU's memory: messages of 1 MiB, two buffers.
+const MEASURED_STAGING: Pipeline = Pipeline { chunk: Bytes::from_mib(1), depth: Some(2) };
+
+/// Rate of a GPU's data that leaves through a NIC and comes back to the host memory nearest to it, or the other way, and what binds it:
+/// directly, by reads and writes of the GPU's window (BAR1), or staged in that host memory.
+///
+/// Fails as [`nic_path`] does, and where no host memory is known near the NIC.
+pub fn with_gpu(
+    model: &Model,
+    gpu: NodeId,
+    nic: NodeId,
+    to_gpu: bool,
+    staged: bool,
+) -> Result<(Rate, String), RdmaError> {
+    let fabric = &model.machine.fabric;
+    let host = fabric.nearest_host(nic).ok_or_else(|| {
+        let (from, to) = (fabric.node(gpu).name.clone(), fabric.node(nic).name.clone());
+        ModelError::Unknown { from, to, why: "no host memory is known near the NIC".to_owned() }
+    })?;
+    let of_gpu = (gpu, if staged { Method::Staged(MEASURED_STAGING) } else { Method::Bar1 });
+    let of_host = (host, Method::Host);
+    loopback(model, if to_gpu { [of_host, of_gpu] } else { [of_gpu, of_host] }, nic)
 }
 
 /// Rate of data that leaves one host memory through a NIC and comes back to another through a NIC, the same or another one of the

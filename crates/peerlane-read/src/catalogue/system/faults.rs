@@ -50,12 +50,12 @@ impl Reading<'_> {
         let (at, e) = (entry.span(), entry.get_ref());
         self.belongings(&at, e)?;
         let factor = || self.factor(&at, e);
-        let (pair, gpu) = (|names: &[Spanned<String>; 2]| self.pair(names), |name: &Spanned<String>| self.gpu(name));
+        let gpu = |name: &Spanned<String>| self.gpu(name);
         match e {
             FaultEntry { link: Some(link), pcie: Some(width), .. } => self.width(link, width),
             FaultEntry { link: Some(link), nvlink: Some(bricks), .. } => self.bricks(link, bricks),
             FaultEntry { from: Some(from), to: Some(to), .. } => self.slow(from, to, factor()?),
-            FaultEntry { p2p_off: Some(names), .. } => Ok(Fault::PeerOff { pair: pair(names)? }),
+            FaultEntry { p2p_off: Some(names), .. } => Ok(Fault::PeerOff { pair: self.pair_with_nic(names)? }),
             FaultEntry { hang: Some(names), .. } => Ok(Fault::Hang { pair: self.pair_or_nics(names)? }),
             FaultEntry { corrupt: Some(names), .. } => Ok(Fault::Corrupt { pair: self.pair_or_nics(names)? }),
             FaultEntry { lost: Some(name), .. } => {
@@ -139,7 +139,15 @@ impl Reading<'_> {
     fn pair_or_nics(&self, names: &[Spanned<String>; 2]) -> Result<[String; 2], SystemError> {
         let [a, b] = [self.find(&names[0])?, self.find(&names[1])?];
         let both = |kind| [a, b].iter().all(|id| self.fabric.node(*id).kind == kind);
-        if both(NodeKind::Nic) { Ok([self.name(a), self.name(b)]) } else { self.pair(names) }
+        if both(NodeKind::Nic) { Ok([self.name(a), self.name(b)]) } else { self.pair_with_nic(names) }
+    }
+
+    /// Two GPUs, or one and a NIC, in any order.
+    fn pair_with_nic(&self, names: &[Spanned<String>; 2]) -> Result<[String; 2], SystemError> {
+        let [a, b] = [self.find(&names[0])?, self.find(&names[1])?];
+        let kinds = [a, b].map(|id| self.fabric.node(id).kind);
+        let mixed = kinds.contains(&NodeKind::Gpu) && kinds.contains(&NodeKind::Nic);
+        if mixed { Ok([self.name(a), self.name(b)]) } else { self.pair(names) }
     }
 
     fn pair(&self, names: &[Spanned<String>; 2]) -> Result<[String; 2], SystemError> {
@@ -336,6 +344,11 @@ mod tests {
         ];
         for (keys, expected) in cases {
             assert_eq!(fault("h200x4-vm", keys), Ok(expected), "{keys}");
+        }
+        // a GPU and a NIC
+        for (key, is) in [("hang", "Hang"), ("corrupt", "Corrupt"), ("p2p_off", "PeerOff")] {
+            let read = fault("hpcac-tessa", &format!("{key} = [\"mlx5_2\", \"GPU1\"]")).unwrap();
+            assert!(format!("{read:?}").starts_with(is), "{read:?}");
         }
         // what is not given stays as designed
         let slow = fault("7gforce", "link = [\"plx0\", \"GPU0\"]\npcie = \"1.0\"");
