@@ -38,7 +38,7 @@ export function pairsView({ pairs, pairs_left_out }: NodesView): HTMLElement {
 
 export function groupsView({ groups }: NodesView): HTMLElement {
   const rows = groups.map(({ nodes, gpus, members, measured, against, score, slow }) => {
-    const share = score === null ? "–" : score === 0 ? "failed" : ratio(score / 1000);
+    const share = typeof score !== "number" ? "–" : score === 0 ? "failed" : ratio(score / 1000);
     const names = slow === "" ? members : `${members}; slow: ${slow}`;
     const figures = [many(gpus), measured, against, share].map((text) => h("td", { class: "number" }, text));
     return h("tr", {}, h("th", { scope: "row" }, `${many(nodes)} nodes`), h("td", {}, names), ...figures);
