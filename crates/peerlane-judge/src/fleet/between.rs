@@ -9,8 +9,10 @@ use std::sync::{Arc, PoisonError};
 
 use super::document::Test as Column;
 use super::read::Dictionary;
+use super::usual::FEWEST;
 use super::{Node, Number, What, names};
-use crate::check::{Finding, FindingKind, Settings, Severity};
+use crate::check::raised::Raised;
+use crate::check::{Certainty, Finding, FindingKind, OUTLIER, Settings, Severity};
 use crate::nodes::{joined, judge};
 use peerlane_design::cluster::ClusterError;
 use peerlane_design::measured_cluster::Ends;
@@ -117,6 +119,8 @@ impl Node {
         for cell in &run.cells {
             (cell.round, cell.step.from.node, cell.estimate.map(|e| e.value.to_bits())).hash(&mut content);
         }
+        let (kinds, missing) = kinds(&run.nodes);
+        let findings = judged.findings.iter().chain(&missing);
         let about = Arc::new(About {
             name: run.name.clone(),
             file: file.to_owned(),
@@ -125,10 +129,9 @@ impl Node {
             complete: run.complete,
             cells: run.cells.len(),
             hosts: names.iter().cloned().zip(run.nodes.iter().map(nics)).collect(),
-            accused: judged.findings.iter().flat_map(|finding| accused(run, &names, finding)).collect(),
+            accused: findings.flat_map(|finding| accused(run, &names, finding)).collect(),
         });
         let numbers = numbers(run, dictionary);
-        let kinds = kinds(&run.nodes);
         let node = |(((host, name), numbers), kind): (((&Host, String), Vec<Number>), String)| {
             let mut products: Vec<String> = host.gpus.iter().map(|gpu| gpu.product.clone()).collect();
             products.sort();
@@ -181,8 +184,8 @@ fn name(run: &NodesRun, node: &Host) -> String {
 }
 
 /// What nodes must have in common to be compared: their GPUs and NICs with the rates of their ports. The few that have less than
-/// most of their record stay with these, since they lost it.
-fn kinds(nodes: &[Host]) -> Vec<String> {
+/// most of their record stay with these, since they lost it; and are named where a NIC is missing.
+fn kinds(nodes: &[Host]) -> (Vec<String>, Vec<Finding>) {
     let kind = |node: &Host| {
         let gpus: BTreeSet<&str> = node.gpus.iter().map(|gpu| gpu.product.as_str()).collect();
         let nics = node.nics.iter().map(|nic| {
@@ -196,17 +199,41 @@ fn kinds(nodes: &[Host]) -> Vec<String> {
     let own: Vec<String> = nodes.iter().map(kind).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     own.iter().for_each(|kind| *counts.entry(kind).or_default() += 1);
-    let Some((usual, _)) = counts.iter().max_by_key(|(_, count)| **count) else { return own };
-    let Some(example) = own.iter().position(|kind| kind == usual).and_then(|at| nodes.get(at)) else { return own };
+    let Some((usual, _)) = counts.iter().max_by_key(|(_, count)| **count) else { return (own, Vec::new()) };
+    let example = own.iter().position(|kind| kind == usual).and_then(|at| nodes.get(at));
+    let Some(example) = example else { return (own, Vec::new()) };
     let is_less = |node: &Host| {
         node.nics.iter().all(|nic| example.nics.iter().any(|other| other.name == nic.name))
             && node.gpus.iter().all(|gpu| example.gpus.iter().any(|other| other.product == gpu.product))
     };
     let rare =
         |kind: &String| counts.get(kind.as_str()).is_some_and(|count| *count as f64 <= RARE * nodes.len() as f64);
-    let adopt =
-        |(node, own): (&Host, &String)| if rare(own) && is_less(node) { (*usual).to_owned() } else { own.clone() };
-    nodes.iter().zip(&own).map(adopt).collect()
+    let lost: Vec<bool> = nodes.iter().zip(&own).map(|(node, own)| rare(own) && is_less(node)).collect();
+    let alike = counts.get(*usual).copied().unwrap_or(0);
+    let missing = |node: &Host| {
+        let missing = nics(example).difference(&nics(node)).cloned().collect::<Vec<String>>();
+        (!missing.is_empty() && alike >= FEWEST).then(|| without(node, &missing, [example.nics.len(), alike]))
+    };
+    let findings = nodes.iter().zip(&lost).filter(|(_, lost)| **lost).filter_map(|(node, _)| missing(node)).collect();
+    let adopt = |(own, lost): (&String, &bool)| if *lost { (*usual).to_owned() } else { own.clone() };
+    (own.iter().zip(&lost).map(adopt).collect(), findings)
+}
+
+/// That a node lacks NICs which nearly all others of its record have.
+fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Finding {
+    let (host, has) = (&node.host, node.nics.len());
+    let raised = Raised::new(OUTLIER, FindingKind::Fault, Severity::Warning, Certainty::Likely);
+    let raised = raised
+        .summary(format!(
+            "{has} NICs that can be measured, and {usual} on {alike} nodes of the record: {} is missing",
+            missing.join(", ")
+        ))
+        .expected(format!("{usual} NICs"))
+        .measured(format!("{has} NICs"))
+        .fix("Look for the adapter with `lspci`, for its driver in the kernel log, and at the state of its port.")
+        .confirm(format!("`ssh {host} ibv_devinfo`"))
+        .about(vec![Subject::Node(host.clone())]);
+    raised.finding
 }
 
 /// What a finding says of each of its hosts, and of what lies between them.

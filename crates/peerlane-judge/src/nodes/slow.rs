@@ -11,9 +11,8 @@ use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Transport, suspects};
 
-/// More slow paths than this, and than this share of the nodes, are not at fault one by one.
+/// More slow paths than this are not at fault one by one.
 const MANY: usize = 8;
-const MANY_OF: f64 = 0.1;
 
 /// Paths that one finding names.
 const FEW: usize = 3;
@@ -106,7 +105,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
     let mut findings: Vec<Finding> =
         others.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
     let paths: Vec<Finding> = paths.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
-    if paths.len() > MANY.max((MANY_OF * run.nodes.len() as f64) as usize) {
+    if paths.len() > MANY {
         findings.push(shared(&paths));
     } else {
         findings.extend(paths);

@@ -411,7 +411,7 @@ fn the_node_that_slows_all_reduces_is_found_and_explained_ones_are_no_finding_of
 #[test]
 fn leaf_switches_and_full_links_of_a_network_that_is_not_known_are_nobodys_fault() {
     let node = |name: &str| catalogue::system(name).and_then(Result::ok);
-    for (nodes, shape) in [(120, "fat-tree:2"), (120, "fat-tree:2:4"), (40, "rail")] {
+    for (nodes, shape) in [(120, "fat-tree:2"), (300, "fat-tree:2"), (120, "fat-tree:2:4"), (40, "rail")] {
         let text = format!(
             "name = \"c\"\nnode = \"k20-cx3-snb\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\nhop_latency_us = 0.2\n"
         );

@@ -243,3 +243,19 @@ fn a_hosts_own_records_and_those_between_nodes_are_of_one_machine() {
     assert_eq!(fleet.machines.len(), 12);
     assert!(fleet.notes.iter().any(|note| note.contains("other NICs or GPUs")), "{:?}", fleet.notes);
 }
+
+#[test]
+fn a_node_that_lost_a_nic_is_named_and_stays_with_its_kind() {
+    let (cluster, dictionary) = (cluster(12), Dictionary::default());
+    let mut run = measured(&cluster, "", 1, "twelve");
+    let lost = run.nodes[4].nics.remove(2);
+    run.cells.retain(|cell| {
+        [&cell.step.from, &cell.step.to].iter().all(|end| end.node != 4 || end.nic != Some(lost.name.clone()))
+    });
+    let fleet = compare(&read(&run, "run.json", &dictionary), &dictionary, &Settings::default());
+    let named: Vec<(&str, &str, Action)> =
+        fleet.outliers.iter().map(|o| (o.machine.as_str(), o.rule.as_str(), o.action)).collect();
+    assert_eq!((fleet.kinds.len(), named), (1, vec![("node4", "outlier", Action::Monitor)]), "{:#?}", fleet.outliers);
+    let summary = &fleet.outliers[0].summary;
+    assert!(summary.contains("3 NICs") && summary.ends_with(": mlx5_2 is missing"), "{summary}");
+}
