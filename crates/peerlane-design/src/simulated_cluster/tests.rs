@@ -38,13 +38,15 @@ fn by_nccl(cluster: &Cluster, faults: &str) -> Vec<Cell> {
 fn nccl_between_nodes_is_what_the_model_of_collectives_predicts() {
     let cluster = cluster();
     let cells = by_nccl(&cluster, "");
-    assert!(cells.iter().all(|cell| cell.value().is_some() && !cell.again));
+    // no pair is a suspect; groups between two of the plan tell where the rate drops
+    let is_narrowed = |cell: &Cell| cell.again && cell.step.probe == Probe::AllReduce;
+    assert!(cells.iter().all(|cell| cell.value().is_some() && (!cell.again || is_narrowed(cell))));
     // one GPU of each node by one NIC of 400 Gbit/s; all eight by eight
     let pairs: Vec<f64> = cells.iter().filter(|c| c.step.probe == Probe::SendReceive).filter_map(Cell::value).collect();
     assert!(pairs.len() > 100 && pairs.iter().all(|rate| (30e9..50e9).contains(rate)), "{pairs:?}");
     let all: Vec<(usize, f64)> = cells
         .iter()
-        .filter(|cell| cell.step.probe == Probe::AllReduce)
+        .filter(|cell| cell.step.probe == Probe::AllReduce && !cell.again)
         .map(|cell| (cell.step.nodes().count(), cell.value().unwrap()))
         .collect();
     assert_eq!(all.iter().map(|(nodes, _)| *nodes).collect::<Vec<_>>(), [2, 4, 8, 16, 32]);
@@ -58,7 +60,7 @@ fn nccl_shows_a_slow_node_and_the_all_reduces_with_it() {
     let healthy = by_nccl(&cluster, "");
     let of =
         |cells: &[Cell], step: &Step| cells.iter().find(|c| c.step == *step && !c.again).and_then(Cell::value).unwrap();
-    for cell in healthy.iter() {
+    for cell in healthy.iter().filter(|cell| !cell.again) {
         let left = of(&cells, &cell.step) / cell.value().unwrap();
         // the NIC of another GPU matters only where all GPUs take part
         let slow = cell.step.nodes().any(|node| node == 9 || node == 5 && cell.step.is_among_many());
