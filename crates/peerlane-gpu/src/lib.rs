@@ -26,6 +26,8 @@ pub mod timeline;
 
 pub use counters::port_errors;
 pub use host::Mapping;
-pub use live::{GpuName, GpuSink, GpuSource, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead};
+pub use live::{
+    GpuName, GpuSink, GpuSource, LEAVING, LOOK_AGAIN, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead,
+};
 pub use nvml::Tolerated;
 pub use output::take_output;

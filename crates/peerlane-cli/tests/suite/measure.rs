@@ -343,6 +343,16 @@ fn a_worker_that_dies_is_replaced() {
     assert!(run.cells.iter().all(|c| !c.is_void() || c.flag(FlagKind::NotApplicable).is_some()));
 }
 
+/// That `check` of a record ends with findings, and says each of these.
+fn check_finds(run: &Path, findings: &[&str]) {
+    let checked = peerlane(&["check", "-v", text(run)]);
+    assert_eq!(status(&checked), 1);
+    let said = String::from_utf8(checked.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    for finding in findings {
+        assert!(said.contains(finding), "{finding}: {said}");
+    }
+}
+
 #[test]
 fn gpu_memory_through_nics_is_measured_checked_reported_and_compared() {
     let folder = folder("nics-gpus");
@@ -376,18 +386,14 @@ fn gpu_memory_through_nics_is_measured_checked_reported_and_compared() {
     assert_eq!(answered(&run), all_steps(&run));
     assert_eq!((flagged(FlagKind::NotApplicable), flagged(FlagKind::Corrupt)), (4, 2));
     assert!(flagged(FlagKind::Hung) >= 1);
-    let checked = peerlane(&["check", "-v", text(&bad)]);
-    assert_eq!(status(&checked), 1);
-    let said = String::from_utf8(checked.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    for finding in [
+    let findings = [
         "rates between GPU3 and NICs reach",
         "mlx5_0, mlx5_1 take no memory of GPU0: no GPUDirect RDMA",
         "modprobe nvidia-peermem",
         "RDMA between GPU1 and mlx5_2 corrupts data",
         "RDMA between GPU2 and mlx5_3 hangs",
-    ] {
-        assert!(said.contains(finding), "{finding}: {said}");
-    }
+    ];
+    check_finds(&bad, &findings);
 
     let compared = peerlane(&["compare", text(&sound), text(&bad)]);
     let said = String::from_utf8(compared.stdout).unwrap();
@@ -441,17 +447,13 @@ fn nics_are_measured_checked_reported_and_compared() {
     let run = kept(&bad);
     let flagged = |kind| run.cells.iter().filter(|cell| cell.flag(kind).is_some()).count();
     assert_eq!((answered(&run), flagged(FlagKind::Corrupt), flagged(FlagKind::Hung)), (all_steps(&run), 2, 1));
-    let checked = peerlane(&["check", "-v", text(&bad)]);
-    assert_eq!(status(&checked), 1);
-    let said = String::from_utf8(checked.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    for finding in [
+    let findings = [
         "mlx5_3 reaches 13 % of what it should, out and back through itself",
         "Rates between mlx5_0 and mlx5_1 reach 50 % of what the NICs' lines carry",
         "RDMA between mlx5_5 and mlx5_6 corrupts data",
         "RDMA out and back through mlx5_7 hangs",
-    ] {
-        assert!(said.contains(finding), "{finding}: {said}");
-    }
+    ];
+    check_finds(&bad, &findings);
 
     let compared = peerlane(&["compare", text(&sound), text(&bad)]);
     let said = String::from_utf8(compared.stdout).unwrap();

@@ -107,10 +107,10 @@ pub fn start_ahead() {
 }
 
 /// How long GPUs may still be in use by processes that are ending: the driver clears up after them for some tenths of a second.
-const LEAVING: Duration = Duration::from_secs(1);
+pub const LEAVING: Duration = Duration::from_secs(1);
 
 /// How long after it was seen that a GPU is in use it is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Live {
     /// Opens the driver and the named GPUs, unless they are in use by a process that is not tolerated.

@@ -1,7 +1,7 @@
 //! All-reduces whose rate drops where a node joins.
 
 use super::Joined;
-use super::words::{host, listed, quantity};
+use super::words::{FEW, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
@@ -10,9 +10,6 @@ use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
 
 /// What is left below this is an error.
 const ERROR: f64 = 0.5;
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// Rules whose findings explain that an all-reduce with the node is slow.
 const CAUSES: [&str; 8] = [

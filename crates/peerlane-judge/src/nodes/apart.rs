@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::Joined;
-use super::words::{host, listed, quantity};
+use super::words::{FEW, host, listed, quantity};
 use crate::check::gpu_nic_apart::{Nearby, nearby};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
@@ -21,9 +21,6 @@ use peerlane_read::catalogue::Parts;
 
 /// Less than this of what other nodes have is an error.
 const ERROR: f64 = 0.8;
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// What is found, and the nodes of which it explains what NCCL reaches between pairs.
 #[derive(Default)]

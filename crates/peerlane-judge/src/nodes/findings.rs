@@ -2,15 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::{end, host, listed};
+use super::words::{FEW, end, host, listed};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// Share of an end's values that must fail for it to be the explanation.
 const NEARLY_ALL: f64 = 0.75;

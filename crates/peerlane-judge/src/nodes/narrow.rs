@@ -13,16 +13,13 @@ use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::NodesRun;
 
-use super::words::{host, listed};
+use super::words::{FEW, host, listed};
 
 /// A path with less than this of what others have is another path, not another payload size.
 const NARROW: f64 = 0.93;
 
 /// And with less than this an error.
 const ERROR: f64 = 0.8;
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// A NIC with what its path carries, what binds that, and its port's rate.
 struct Known {

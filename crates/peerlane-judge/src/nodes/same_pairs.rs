@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Joined;
-use super::words::{end, host, listed, quantity};
+use super::words::{FEW, end, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
@@ -21,9 +21,6 @@ use peerlane_read::catalogue::Parts;
 /// Less than this of what verbs reach between the same nodes, or of what paths between GPU and NIC carry, is not the network's:
 /// GPUDirect RDMA is off, or NCCL is elsewhere.
 const LOW: f64 = 0.5;
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// NCCL between GPUs, as a share of verbs between host memories of the same two nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{host, listed};
+use super::words::{FEW, host, listed};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Gid, Nic, NodesRun};
-
-/// Names in a sentence.
-const FEW: usize = 3;
 
 /// What the ports of a record show; silent about ports of which nothing is known.
 pub(super) fn settings(run: &NodesRun) -> Vec<Finding> {

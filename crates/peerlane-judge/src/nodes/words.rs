@@ -34,6 +34,9 @@ pub fn quantity(latency: bool, value: f64) -> String {
     }
 }
 
+/// Names in a sentence.
+pub(super) const FEW: usize = 3;
+
 /// `a, b and 3 more`.
 pub(super) fn listed(names: &[String], most: usize) -> String {
     match names {

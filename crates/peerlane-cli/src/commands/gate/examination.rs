@@ -15,6 +15,7 @@ use peerlane::fact::Fact;
 use peerlane::gate::{self, Outcome, Verdict};
 use peerlane::model::Model;
 use peerlane::run::{Limits, Run};
+use peerlane_gpu::{LEAVING, LOOK_AGAIN};
 
 use super::bars::View;
 use super::prober::{HUNG, Probe, Stop};
@@ -153,13 +154,6 @@ fn this_machine(task: &Task, site: &Site, leaving: Instant) -> Examination {
     notes.retain(|note| !note.is_empty());
     measure_it(measured, task, site, notes)
 }
-
-/// How long GPUs may still be in use by processes that are ending, those of an earlier gate too: the driver clears up after
-/// them for some tenths of a second.
-const LEAVING: Duration = Duration::from_secs(1);
-
-/// How long after it has seen that a GPU is in use it looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// NVIDIA's number on the PCI bus.
 const NVIDIA: u16 = 0x10de;
