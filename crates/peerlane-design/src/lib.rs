@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod compare;
 pub mod infer;
 pub mod measured_cluster;
+pub mod nic_gpus;
 pub mod place;
 pub mod simulate;
 pub mod simulated_cluster;

@@ -1,11 +1,12 @@
 //! What a record between nodes tells about its cluster: the nodes' machines, what the ends of each path carry, and a cluster
 //! whose links carry what was measured.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::cluster::network::Shape;
 use crate::cluster::{Cluster, ClusterError, Network};
+use crate::nic_gpus::{shown_gpu, shown_nic};
 use crate::simulated_cluster::{nearest_memory, of_record};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
@@ -13,7 +14,9 @@ use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport};
 use peerlane_measure::run::machine_of_texts;
-use peerlane_model::model::rdma::{self, Message, Method, NicDirection, between, nic_path};
+use peerlane_model::model::rdma::{
+    self, Message, Method, NicDirection, between, measured_staging, method_in_use, nic_path,
+};
 use peerlane_model::model::{Model, TcpEnd, staged_by_tcp};
 use peerlane_read::catalogue::{Parts, read_system};
 
@@ -44,19 +47,39 @@ pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
 /// What a NIC's end of a path carries, and what binds that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndRates {
-    /// From host memory to the NIC.
+    /// From memory to the NIC.
     pub out: (Rate, String),
-    /// From the NIC to host memory.
+    /// From the NIC to memory.
     pub into: (Rate, String),
-    /// Out and back through the NIC, where that is known.
+    /// Out and back through the NIC with host memory, where that is known.
     pub back: Option<(Rate, String)>,
+}
+
+/// Whose memory is moved, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Moved {
+    Host,
+    /// A GPU's, which the adapter reads and writes.
+    Gpu,
+    /// A GPU's, by way of host memory in so many slots.
+    Staged(u32),
+}
+
+impl Moved {
+    fn by(step: &Step) -> Self {
+        match step.probe {
+            Probe::SendStaged => Moved::Staged(step.queue_pairs),
+            _ if step.is_of_gpus() => Moved::Gpu,
+            _ => Moved::Host,
+        }
+    }
 }
 
 /// What is known of a record's nodes: their machines, and what the ends of paths carry, of nodes that described themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
     machines: Vec<Option<Arc<Machine>>>,
-    known: HashMap<(usize, String), EndRates>,
+    known: HashMap<(usize, String, Moved), EndRates>,
     /// By node the first GPU's end of TCP, where it sends and where it receives.
     tcp: HashMap<usize, [TcpEnd; 2]>,
 }
@@ -69,6 +92,9 @@ impl Ends {
         let own = |node| machine_of(node).map(Arc::new).or_else(|| alike.clone());
         let machines: Vec<Option<Arc<Machine>>> = run.nodes.iter().map(own).collect();
         let (mut known, mut tcp) = (HashMap::new(), HashMap::new());
+        let staged = run.cells.iter().map(|cell| Moved::by(&cell.step));
+        let staged: BTreeSet<u32> =
+            staged.filter_map(|moved| if let Moved::Staged(slots) = moved { Some(slots) } else { None }).collect();
         let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
         for (at, node) in run.nodes.iter().enumerate().filter(described) {
             let Some(machine) = &machines[at] else { continue };
@@ -81,13 +107,19 @@ impl Ends {
             }
             for nic in &node.nics {
                 let Some([memory, id]) = place(machine, &nic.name, &nic.memory) else { continue };
-                let end =
-                    |way| nic_path(&model, memory, id, way, Method::Host).map(|path| (path.rate, path.bottleneck));
-                let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) else {
-                    continue;
+                let mut learn = |moved, memory, method, back| {
+                    let end = |way| nic_path(&model, memory, id, way, method).map(|path| (path.rate, path.bottleneck));
+                    if let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
+                        known.insert((at, nic.name.clone(), moved), EndRates { out, into, back });
+                    }
                 };
-                let back = between(&model, [memory, id], [memory, id]).ok();
-                known.insert((at, nic.name.clone()), EndRates { out, into, back });
+                learn(Moved::Host, memory, Method::Host, between(&model, [memory, id], [memory, id]).ok());
+                let of_name = |name: &str| node.gpus.iter().find(|gpu| gpu.name == name);
+                let gpu = nic.gpu.as_ref().and_then(|gpu| shown_gpu(&machine.fabric, of_name(&gpu.name)?));
+                if let Some(gpu) = gpu {
+                    learn(Moved::Gpu, gpu, method_in_use(&model, gpu, id), None);
+                    staged.iter().for_each(|slots| learn(Moved::Staged(*slots), gpu, measured_staging(*slots), None));
+                }
             }
         }
         Ends { machines, known, tcp }
@@ -98,9 +130,20 @@ impl Ends {
         &self.machines
     }
 
-    /// One end.
+    /// Whether adapters may read and write the memory of a node's GPU, by what is known of such GPUs.
+    pub fn offers_rdma(&self, run: &NodesRun, node: usize, gpu: &str) -> bool {
+        let offers = || {
+            let machine = self.machines.get(node)?.as_ref()?;
+            let gpu = run.nodes.get(node)?.gpus.iter().find(|own| own.name == gpu)?;
+            let model = Model::new(machine, Parts::embedded());
+            Some(model.offers_device_access(shown_gpu(&machine.fabric, gpu)?))
+        };
+        offers().unwrap_or(true)
+    }
+
+    /// One end, with host memory.
     pub fn get(&self, node: usize, nic: &str) -> Option<&EndRates> {
-        self.known.get(&(node, nic.to_owned()))
+        self.known.get(&(node, nic.to_owned(), Moved::Host))
     }
 
     /// The least, the likely and the most that GPU memory reaches by TCP, where host memory reaches `host` over the same path.
@@ -111,7 +154,7 @@ impl Ends {
 
     /// What the ends of a step by verbs carry, the slower one, and what binds it.
     pub fn rate(&self, step: &Step) -> Option<(Rate, &str)> {
-        let of = |end: &End| self.get(end.node, end.nic.as_deref()?);
+        let of = |end: &End| self.known.get(&(end.node, end.nic.clone()?, Moved::by(step)));
         let (from, to) = (of(&step.from)?, of(&step.to)?);
         let (rate, why) = if step.is_loopback() {
             from.back.as_ref().filter(|_| step.from.nic == step.to.nic)?
@@ -127,8 +170,7 @@ impl Ends {
 /// A NIC of a machine with the memory that a record measured it with, or else the nearest.
 fn place(machine: &Machine, nic: &str, memory: &str) -> Option<[NodeId; 2]> {
     let fabric = &machine.fabric;
-    // a second port is a NIC of its own, or shares the path of its card
-    let id = fabric.find(nic).or_else(|| fabric.find(nic.split_once(':')?.0))?;
+    let id = shown_nic(fabric, nic)?;
     let named = fabric.find(memory).filter(|of| fabric.node(*of).kind == NodeKind::Host);
     Some([named.or_else(|| nearest_memory(machine, id))?, id])
 }
@@ -284,7 +326,8 @@ impl<'a> Reached<'a> {
 fn rates(run: &NodesRun) -> impl Iterator<Item = (&Step, f64)> {
     let wanted = |cell: &&Cell| {
         let step = &cell.step;
-        step.transport == Transport::Verbs && !step.is_loopback() && !step.probe.is_both_ways()
+        let is_of_host = step.transport == Transport::Verbs && !step.is_of_gpus();
+        is_of_host && !step.is_loopback() && !step.probe.is_both_ways()
     };
     run.cells.iter().filter(wanted).filter_map(|cell| Some((&cell.step, cell.value()?)))
 }

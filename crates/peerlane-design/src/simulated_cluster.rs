@@ -2,7 +2,7 @@
 //! and planted faults.
 //!
 //! Steps of one round share the network: a round is one problem, solved as everything else is. Nodes measure between
-//! host memories by verbs, and between GPUs by NCCL.
+//! host memories and between GPUs by verbs, and between GPUs by NCCL.
 
 mod far;
 mod fault;
@@ -16,19 +16,23 @@ use far::FarNic;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via, read_cluster};
+use crate::nic_gpus::nearest_gpus;
 use peerlane_machine::counter::ErrorCounter;
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
 use peerlane_machine::fault::NOISE;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::random::Random;
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{
-    Lost, Method, Network, Nic, Node, NodeGpu, NodePlan, NodesRun, PortErrors, Probe, Samples, Step, Transport, Wanted,
+    End, Lost, Method, Network, Nic, NicGpu, Node, NodeGpu, NodePlan, NodesRun, PortErrors, Probe, Samples, Step,
+    Transport, Wanted,
 };
 use peerlane_measure::run::{FlagKind, Rise};
 use peerlane_model::model::Model;
+use peerlane_model::model::rdma::{NicDirection, measured_staging, nic_path};
 use peerlane_model::solve::{Problem, Resource};
 use peerlane_read::catalogue::{self, Parts};
 
@@ -37,6 +41,9 @@ const BETWEEN: f64 = 0.005;
 
 /// Seconds that setting up a simulated round takes.
 const SETTING_UP: f64 = 0.1;
+
+/// Why the adapters of a simulated node take no GPU memory.
+const REFUSED: &str = "dmabuf: the driver exports no memory; nvidia-peermem: the module is not loaded";
 
 /// What simulated nodes give for the version of their NCCL.
 const MODELLED: &str = "modelled";
@@ -61,19 +68,25 @@ pub struct Prediction {
 pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
     let model = Model::new(&cluster.node, Parts::embedded());
     let name = |id: NodeId| cluster.node.fabric.node(id).name.clone();
+    let fabric = &cluster.node.fabric;
+    let beside = gpus_beside(cluster, fabric);
     let nics: Vec<Nic> = cluster
         .nics
         .iter()
-        .map(|nic| {
+        .zip(beside)
+        .map(|(nic, gpu)| {
             let memory = name(memory_near(cluster, *nic)?);
-            Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), memory, ..Nic::default() })
+            let gpu = gpu.filter(|_| fabric.node(*nic).rdma != Some(false)).map(|name| NicGpu {
+                name,
+                registration: Some(Registration::Dmabuf),
+                why: None,
+            });
+            Ok(Nic { name: name(*nic), rate: model.line_rate(*nic), memory, gpu, ..Nic::default() })
         })
         .collect::<Result<_, ClusterError>>()?;
-    let gpus: Vec<NodeGpu> = cluster
-        .gpus()
-        .into_iter()
-        .map(|gpu| NodeGpu { name: name(gpu), product: cluster.node.fabric.node(gpu).part.clone().unwrap_or_default() })
-        .collect();
+    let product = |gpu| fabric.node(gpu).part.clone().unwrap_or_default();
+    let gpu = |gpu| NodeGpu { name: name(gpu), product: product(gpu), address: None };
+    let gpus: Vec<NodeGpu> = cluster.gpus().into_iter().map(gpu).collect();
     let nccl = Some(MODELLED.to_owned());
     let node = |n| Node {
         host: format!("node{n}"),
@@ -83,6 +96,16 @@ pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
         ..Node::default()
     };
     Ok((0..cluster.nodes).map(node).collect())
+}
+
+/// The GPU beside each NIC of a node that is built so.
+fn gpus_beside(cluster: &Cluster, fabric: &Fabric) -> Vec<Option<String>> {
+    let same = |id: NodeId| fabric.find(&cluster.node.fabric.node(id).name);
+    let nics: Vec<Option<NodeId>> = cluster.nics.iter().map(|nic| same(*nic)).collect();
+    let gpus: Vec<Option<NodeId>> = cluster.gpus().into_iter().map(same).collect();
+    let named = |at: usize| Some(fabric.node(gpus[at]?).name.clone());
+    let class = |nic: usize, gpu: usize| fabric.class(gpus[gpu]?, nics[nic]?);
+    nearest_gpus(nics.len(), gpus.len(), class).map(|at| named(at?)).collect()
 }
 
 /// The host memory nearest to a NIC.
@@ -121,9 +144,12 @@ pub struct Predictor<'a> {
     cluster: &'a Cluster,
     router: Router<'a>,
     nccl: nccl::Rates,
-    /// By nodes and NIC; a node's loopback is with itself.
-    routes: HashMap<(usize, usize, String), Option<Known>>,
+    /// By nodes, NIC and memory; a node's loopback is with itself.
+    routes: HashMap<Key, Option<Known>>,
 }
+
+/// What a path is between: two nodes, and at each end the same NIC with a memory of its own.
+type Key = (usize, usize, String, [String; 2]);
 
 impl<'a> Predictor<'a> {
     /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`]).
@@ -144,14 +170,18 @@ impl<'a> Predictor<'a> {
         if steps.first().is_some_and(|step| step.transport == Transport::Nccl) {
             return self.by_nccl(steps, share);
         }
-        let keys: Vec<Option<(usize, usize, String)>> = steps.iter().map(|step| self.known(step)).collect();
+        let keys: Vec<Option<Key>> = steps.iter().map(|step| self.known(step)).collect();
+        let copied: Vec<Option<f64>> = steps.iter().map(|step| self.copied(step)).collect();
+        // what faults of nodes, NICs and cables leave binds GPU memory only where it is less than its own path carries
+        let hosts: Vec<Option<Step>> = steps.iter().map(|step| step.is_of_gpus().then(|| of_host(step))).collect();
+        let host_keys: Vec<Option<Key>> = hosts.iter().map(|step| self.known(step.as_ref()?)).collect();
         let has = |i: &usize| keys[*i].as_ref().is_some_and(|key| self.routes.get(key).is_some_and(Option::is_some));
         let rates: Vec<usize> = (0..steps.len()).filter(|i| has(i) && steps[*i].probe != Probe::Latency).collect();
         let is_both = |step: &Step| matches!(step.probe, Probe::WriteBoth | Probe::SendBoth);
         // the other direction of what goes both ways comes after all first ones
         let back: Vec<Step> = rates.iter().map(|i| steps[*i]).filter(|step| is_both(step)).map(reversed).collect();
-        let back: Vec<Option<(usize, usize, String)>> = back.iter().map(|step| self.known(step)).collect();
-        let routed = |key: &Option<(usize, usize, String)>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
+        let back: Vec<Option<Key>> = back.iter().map(|step| self.known(step)).collect();
+        let routed = |key: &Option<Key>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
         let known: Vec<Option<&Known>> = keys.iter().map(routed).collect();
         let forth = rates.iter().filter_map(|i| known[*i].map(|known| &known.route.demand));
         let demands: Vec<_> = forth.chain(back.iter().filter_map(|key| Some(&routed(key)?.route.demand))).collect();
@@ -159,8 +189,14 @@ impl<'a> Predictor<'a> {
         for (flow, step) in rates.iter().enumerate() {
             if let Some(known) = known[*step] {
                 let left = (share.of_step)(steps[*step]);
-                if left < 1.0 {
-                    problem.hold(flow, left * known.route.lone);
+                let (of_nic, nic) = match (&hosts[*step], routed(&host_keys[*step])) {
+                    (Some(host), Some(host_route)) => ((share.of_step)(host), host_route.route.lone),
+                    _ => (left, known.route.lone),
+                };
+                let own = known.route.lone.min(copied[*step].unwrap_or(f64::INFINITY));
+                let most = (of_nic * nic).min(left / of_nic * own);
+                if most < known.route.lone {
+                    problem.hold(flow, most);
                 }
             }
         }
@@ -190,13 +226,27 @@ impl<'a> Predictor<'a> {
         Resource { capacity: capacity * (share.of_resource)(at, &self.router), service }
     }
 
+    /// The most that the copies of a staged step allow, in bytes a second.
+    fn copied(&self, step: &Step) -> Option<f64> {
+        let fabric = &self.cluster.node.fabric;
+        let of = |end: &End, way| {
+            let (gpu, nic) = (fabric.find(&end.memory)?, fabric.find(end.nic.as_deref()?)?);
+            let path = nic_path(self.router.model(), gpu, nic, way, measured_staging(step.queue_pairs)).ok()?;
+            Some(path.rate.bytes_per_second())
+        };
+        if step.probe != Probe::SendStaged {
+            return None;
+        }
+        Some(of(&step.from, NicDirection::ToNetwork)?.min(of(&step.to, NicDirection::FromNetwork)?))
+    }
+
     /// Routes a step, if the cluster has its ends.
-    fn known(&mut self, step: &Step) -> Option<(usize, usize, String)> {
+    fn known(&mut self, step: &Step) -> Option<Key> {
         if step.transport != Transport::Verbs || step.from.nic != step.to.nic {
             return None;
         }
         let nic = step.from.nic.clone()?;
-        let key = (step.from.node, step.to.node, nic);
+        let key = (step.from.node, step.to.node, nic, [&step.from, &step.to].map(|end| memory(step, end)));
         if !self.routes.contains_key(&key) {
             let route = self.route(step, &key.2);
             self.routes.insert(key.clone(), route);
@@ -212,7 +262,8 @@ impl<'a> Predictor<'a> {
             let device = fabric.find(memory).or_else(|| memory_near(self.cluster, id).ok())?;
             ((node as u64) < u64::from(self.cluster.nodes)).then_some(Place { node: node as u32, device })
         };
-        let (from, to) = (place(step.from.node, &step.from.memory)?, place(step.to.node, &step.to.memory)?);
+        let [from, to] = [&step.from, &step.to].map(|end| place(end.node, &memory(step, end)));
+        let (from, to) = (from?, to?);
         let via = if step.is_loopback() { Via::Card } else { Via::Nic(index) };
         let route = self.router.way_by(from, to, Engine::Nic, via).ok()?;
         let mut through: Vec<String> = Vec::new();
@@ -229,6 +280,17 @@ impl<'a> Predictor<'a> {
         through.dedup();
         Some(Known { route, through })
     }
+}
+
+/// The memory that the NIC of an end reads or writes: the nearest of the host where a GPU's is staged.
+fn memory(step: &Step, end: &End) -> String {
+    if step.probe == Probe::SendStaged { "host".to_owned() } else { end.memory.clone() }
+}
+
+/// The same step with host memory at both ends.
+fn of_host(step: &Step) -> Step {
+    let host = |end: &End| End { memory: "host".to_owned(), ..end.clone() };
+    Step { from: host(&step.from), to: host(&step.to), ..step.clone() }
 }
 
 /// The same step in the other direction.
@@ -287,14 +349,29 @@ impl<'a> SimulatedCluster<'a> {
             _ => None,
         };
         let far: Vec<FarNic> = faults.iter().filter_map(moved).collect::<Result<_, _>>()?;
-        for FarNic { node, nic, system, .. } in &far {
+        for FarNic { node, nic, system, gpus, .. } in &far {
             let Some(node) = nodes.get_mut(*node) else { continue };
             if node.system.replace(system.clone()).is_some() {
                 return Err(format!("far-nic: {} has one already", node.host));
             }
-            // the memory that is nearest now
-            let moved = node.nics.iter_mut().filter(|own| own.name == *nic);
-            moved.for_each(|own| own.memory = "host".to_owned());
+            for (own, gpu) in node.nics.iter_mut().zip(gpus) {
+                // the memory that is nearest now
+                if own.name == *nic {
+                    own.memory = "host".to_owned();
+                }
+                if let (Some(own), Some(gpu)) = (&mut own.gpu, gpu) {
+                    own.name.clone_from(gpu);
+                }
+            }
+        }
+        for fault in &faults {
+            let ClusterFault::NoGpuDirect(node, _) = fault else { continue };
+            for gpu in
+                nodes.get_mut(*node).into_iter().flat_map(|node| &mut node.nics).filter_map(|nic| nic.gpu.as_mut())
+            {
+                gpu.registration = None;
+                gpu.why = Some(REFUSED.to_owned());
+            }
         }
         let predictor = Predictor::new(cluster);
         let (lost, missed, rounds, time) = (Vec::new(), BTreeMap::new(), 0, 0.0);
@@ -345,8 +422,14 @@ fn left_to(faults: &[ClusterFault], step: &Step) -> f64 {
         ClusterFault::OneWay(part, left) if !step.is_loopback() && is(part, step.from.node, &step.from.nic) => *left,
         ClusterFault::SlowPath(a, b, left) if has(*a) && has(*b) && (a == b || !step.is_loopback()) => *left,
         ClusterFault::SlowGpus(node, left) if step.is_among_many() && step.nodes().any(|of| of == *node) => *left,
-        // verbs measure with host memory
-        ClusterFault::NoGpuDirect(node, left) if has(*node) && step.is_of_gpus() => *left,
+        // verbs are refused there, or stage
+        ClusterFault::NoGpuDirect(node, left) if has(*node) && step.transport == Transport::Nccl => *left,
+        ClusterFault::SlowNicGpu(node, name, left)
+            if step.probe == Probe::Write
+                && [&step.from, &step.to].into_iter().any(|end| end.node == *node && end.is_gpu() && nic(name)) =>
+        {
+            *left
+        }
         _ => 1.0,
     };
     faults.iter().map(left).product()

@@ -8,6 +8,7 @@ mod against;
 mod all_reduces;
 mod apart;
 mod findings;
+mod gpu_memory;
 mod loss;
 mod narrow;
 mod one_way;
@@ -29,6 +30,7 @@ use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
+use peerlane_machine::stats::Median;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe, Step, Transport};
 
@@ -62,24 +64,86 @@ impl Joined<'_> {
 /// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated; without one,
 /// the ends decide, of nodes that described themselves.
 pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> Vec<Joined<'a>> {
+    let beside = Beside::of(&run.cells);
     let Some(cluster) = cluster else {
         let hosts = by_tcp(run);
         let expected = |cell| of_ends(run, ends, cell).or_else(|| of_staged(ends, &hosts, cell));
-        return run.cells.iter().map(|cell| Joined { cell, expected: expected(cell) }).collect();
+        let join = |cell| Joined { cell, expected: expected(cell).map(|expected| beside.lowered(cell, expected)) };
+        return run.cells.iter().map(join).collect();
     };
     let mut predictor = Predictor::new(cluster);
     let mut all = Vec::with_capacity(run.cells.len());
     for round in run.cells.chunk_by(|a, b| (a.round, a.again) == (b.round, b.again)) {
         let expected = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
-        all.extend(round.iter().zip(expected).map(|(cell, expected)| Joined { cell, expected }));
+        let lowered = |(cell, expected): (&'a Cell, Option<Prediction>)| Joined {
+            cell,
+            expected: expected.map(|expected| beside.lowered(cell, expected)),
+        };
+        all.extend(round.iter().zip(expected).map(lowered));
     }
     all
 }
 
+/// What host memory reached by verbs, from NIC to NIC: what GPU memory is compared with, since all but the path between NIC and GPU
+/// is the same.
+struct Beside<'a> {
+    pairs: HashMap<[Port<'a>; 2], f64>,
+    /// Medians over partners.
+    out: HashMap<Port<'a>, f64>,
+    into: HashMap<Port<'a>, f64>,
+}
+
+/// A node and its NIC.
+type Port<'a> = (usize, &'a str);
+
+impl<'a> Beside<'a> {
+    fn of(cells: impl IntoIterator<Item = &'a Cell>) -> Self {
+        let of_hosts = cells.into_iter().filter(|cell| {
+            let step = &cell.step;
+            step.probe == Probe::Write && !step.is_of_gpus() && !step.is_loopback()
+        });
+        let pairs: HashMap<[Port; 2], f64> =
+            of_hosts.filter_map(|cell| Some((ports(&cell.step)?, cell.value()?))).collect();
+        let [out, into] = [0, 1].map(|end| {
+            let mut of: HashMap<Port, Vec<f64>> = HashMap::new();
+            pairs.iter().for_each(|(ports, value)| of.entry(ports[end]).or_default().push(*value));
+            of.into_iter().filter_map(|(port, values)| Some((port, Median::of(&values)?.value))).collect()
+        });
+        Beside { pairs, out, into }
+    }
+
+    /// Beside a step with GPU memory: between the same NICs, or what each reaches with others.
+    fn get(&self, step: &Step) -> Option<f64> {
+        let is_beside = step.transport == Transport::Verbs && step.is_of_gpus();
+        let [from, to] = ports(step).filter(|_| is_beside)?;
+        let usual = || Some(self.out.get(&from)?.min(*self.into.get(&to)?));
+        self.pairs.get(&[from, to]).copied().or_else(usual)
+    }
+
+    /// What a step should reach where host memory does not reach it either.
+    fn lowered(&self, cell: &Cell, expected: Prediction) -> Prediction {
+        match self.get(&cell.step).filter(|host| *host < expected.value) {
+            Some(value) => Prediction { value, bound_by: Some(NETWORK.to_owned()), ..expected },
+            None => expected,
+        }
+    }
+}
+
+fn ports(step: &Step) -> Option<[Port<'_>; 2]> {
+    Some([(step.from.node, step.from.nic.as_deref()?), (step.to.node, step.to.nic.as_deref()?)])
+}
+
+/// What binds GPU memory that reaches what host memory does.
+const NETWORK: &str = "what host memory reaches by the same NICs";
+
 /// What the ends and their ports carry: from host memory to the NIC, the slower port's line, from the NIC to host memory.
 fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
     let step = &cell.step;
-    if !matches!(step.probe, Probe::Write | Probe::Read | Probe::Send) || step.is_of_gpus() {
+    if !step.probe.is_one_way() || step.transport != Transport::Verbs {
+        return None;
+    }
+    // what ports carry says little of GPUs whose paths are not known
+    if step.is_of_gpus() && ends.rate(step).is_none() {
         return None;
     }
     let ends = ends.rate(step).map(|(rate, why)| (rate.bytes_per_second(), why.to_owned()));
@@ -142,6 +206,9 @@ pub struct Pair {
     pub transport: Transport,
     /// What was done.
     pub probe: Probe,
+    /// The GPUs whose memory was moved; absent of host memory, and where each node has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<[String; 2]>,
     /// Bytes a second, or of a latency seconds; absent where there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
@@ -195,8 +262,12 @@ pub fn judge(
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
     let apart = apart::apart(run, joined, ends.machines());
-    let (below, slow_by_nccl) = same_pairs::below(run, joined, ends, &apart.explained);
-    let explained = apart.explained.union(&slow_by_nccl).copied().collect();
+    let (refused, without_gpus) = gpu_memory::refused(run, ends);
+    let explained = apart.explained.union(&without_gpus).copied().collect();
+    let (below, slow_by_nccl) = same_pairs::below(run, joined, ends, &explained);
+    let explained = explained.union(&slow_by_nccl).copied().collect();
+    findings.extend(refused);
+    findings.extend(gpu_memory::staged_is_faster(run, joined));
     findings.extend(slow::slow(run, joined, "as others reach", &explained));
     findings.extend(apart.findings);
     findings.extend(below);
@@ -249,6 +320,8 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
         to: words::end(run, &step.to),
         transport: step.transport,
         probe: step.probe,
+        gpus: (step.is_of_gpus() && !step.is_among_many())
+            .then(|| [&step.from, &step.to].map(|end| end.memory.clone())),
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
         expected_range: joined.expected.as_ref().and_then(|expected| expected.range),

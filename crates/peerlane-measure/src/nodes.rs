@@ -23,8 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::{Failure, Verdict};
 use crate::run::{Rise, SourceText};
+use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::one_line::lines_if_any;
-use peerlane_machine::transfer::Collective;
+use peerlane_machine::transfer::{Collective, Registration};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
 /// What moves the bytes of a step.
@@ -73,6 +74,8 @@ pub enum Probe {
     WriteBoth,
     /// Sends both ways at once; the rate is the sum.
     SendBoth,
+    /// Sends by verbs of GPU memory that is copied to host memory at one end and from there at the other.
+    SendStaged,
     /// A message to and fro; the time is half of that.
     Latency,
     /// Each of two ranks of NCCL sends to the other one and receives from it in one operation; the rate is that of one
@@ -91,10 +94,16 @@ impl Probe {
             Probe::Send => "send",
             Probe::WriteBoth => "write-both",
             Probe::SendBoth => "send-both",
+            Probe::SendStaged => "send-staged",
             Probe::Latency => "latency",
             Probe::SendReceive => "send-receive",
             Probe::AllReduce => "all-reduce",
         }
+    }
+
+    /// Whether the value is a rate of data that moves one way.
+    pub fn is_one_way(self) -> bool {
+        matches!(self, Probe::Write | Probe::Read | Probe::Send | Probe::SendStaged)
     }
 
     /// Whether data moves both ways, so that exchanging the ends measures the same again.
@@ -222,6 +231,29 @@ pub struct Nic {
     /// Of an Ethernet port its best address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gid: Option<Gid>,
+    /// The GPU whose memory it is measured with: of those that can be used, the nearest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<NicGpu>,
+}
+
+impl Nic {
+    /// The GPU whose memory its adapter reads and writes without staging, if it does.
+    pub fn direct_gpu(&self) -> Option<&str> {
+        self.gpu.as_ref().filter(|gpu| gpu.registration.is_some()).map(|gpu| gpu.name.as_str())
+    }
+}
+
+/// A GPU beside a NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NicGpu {
+    /// Its name among the node's GPUs.
+    pub name: String,
+    /// How the adapter gets at its memory; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<Registration>,
+    /// Why not as a dmabuf, or why in no way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A GPU that an agent can measure with.
@@ -231,6 +263,9 @@ pub struct NodeGpu {
     pub name: String,
     /// Its product, as the driver names it.
     pub product: String,
+    /// Its PCI address, by which it is found among all GPUs of its machine; absent of a simulated node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<PciAddress>,
 }
 
 /// What an agent reports about its node when it joins.

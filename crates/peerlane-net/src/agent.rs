@@ -217,11 +217,11 @@ impl Transports {
                 Ok(hub) => Ok(Box::new(hub.side(step, active, patience)?)),
                 Err(why) => Err(Failure::new(FlagKind::Failed, why)),
             },
-            Transport::Nccl | Transport::Tcp => match &self.gpus {
+            Transport::Verbs if !step.is_of_gpus() => Ok(Box::new(Verbs::new(step, active, patience)?)),
+            Transport::Nccl | Transport::Tcp | Transport::Verbs => match &self.gpus {
                 Some(gpus) => Ok(Box::new(gpus.side(step, part)?)),
                 None => Err(Failure::new(FlagKind::NotApplicable, "this node has no GPU that can be used")),
             },
-            Transport::Verbs => Ok(Box::new(Verbs::new(step, active, patience)?)),
         }
     }
 }

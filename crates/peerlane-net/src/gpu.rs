@@ -12,9 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane_gpu::search;
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{NodeGpu, Step};
+use peerlane_measure::nodes::{Nic, NodeGpu, Step};
 use peerlane_measure::run::FlagKind;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,9 @@ pub const COMMAND: &str = "gpu-sides";
 
 /// How long the driver may take to open all GPUs.
 const OPENING: Duration = Duration::from_secs(40);
+
+/// How long a driver may take to give an adapter a GPU's memory.
+const REGISTERING: Duration = Duration::from_secs(5);
 
 /// How long a side may take to let go of a step.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -47,6 +51,11 @@ const LONGER: f64 = 1.2;
 enum Ask {
     /// Open the GPUs, and say which there are.
     Open,
+    /// Say how a NIC's adapter gets at a GPU's memory.
+    Register {
+        nic: String,
+        gpu: String,
+    },
     Prepare {
         step: Box<Step>,
         part: Part,
@@ -78,6 +87,7 @@ struct Listening {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Answer {
     Opened(Found),
+    Registered { registration: Option<Registration>, why: Option<String> },
     Address(String),
     Done,
     Values(Vec<f64>),
@@ -132,6 +142,43 @@ impl GpuSides {
             sides.end(&mut sides.process.lock().unwrap_or_else(PoisonError::into_inner));
         }
         (sides, found)
+    }
+
+    /// Finds out how NICs get at the memory of the GPUs that are named beside them.
+    pub fn register(&self, nics: &mut [Nic]) {
+        for nic in nics {
+            let Some(gpu) = &mut nic.gpu else { continue };
+            let asked = Ask::Register { nic: nic.name.clone(), gpu: gpu.name.clone() };
+            let answer = self.lock(REGISTERING).and_then(|mut process| {
+                self.running(&mut process)?;
+                self.ask(&mut process, &asked, REGISTERING)
+            });
+            (gpu.registration, gpu.why) = match answer {
+                Ok(Answer::Registered { registration, why }) => (registration, why),
+                Ok(other) => (None, Some(unexpected(&other).message)),
+                Err(failure) => (None, Some(failure.message)),
+            };
+        }
+    }
+
+    /// Asks the process. After a failure nothing is relied on: what comes next gets a new process.
+    fn ask(&self, held: &mut Option<Process>, ask: &Ask, patience: Duration) -> Result<Answer, Failure> {
+        let Some(process) = held else {
+            return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
+        };
+        let answer = process.ask(ask, patience).map_err(|why| lost(process, &why));
+        self.checked(answer, held)
+    }
+
+    fn checked(&self, answer: Result<Answer, Failure>, held: &mut Option<Process>) -> Result<Answer, Failure> {
+        let answer = answer.and_then(|answer| match answer {
+            Answer::Failed { kind, message } => Err(Failure::new(kind, message)),
+            answer => Ok(answer),
+        });
+        if answer.as_ref().is_err_and(|failure| failure.kind != FlagKind::NotApplicable) {
+            self.end(held);
+        }
+        answer
     }
 
     /// Where TCP is to listen, with the run's secret.
@@ -243,23 +290,7 @@ pub(crate) struct GpuSide {
 impl GpuSide {
     fn ask(&self, ask: Ask, patience: Duration) -> Result<Answer, Failure> {
         let mut held = self.sides.lock(patience)?;
-        let Some(process) = &mut *held else {
-            return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
-        };
-        let answer = process.ask(&ask, patience).map_err(|why| lost(process, &why));
-        self.checked(answer, &mut held)
-    }
-
-    /// After a failure nothing is relied on: the next step gets a new process.
-    fn checked(&self, answer: Result<Answer, Failure>, held: &mut Option<Process>) -> Result<Answer, Failure> {
-        let answer = answer.and_then(|answer| match answer {
-            Answer::Failed { kind, message } => Err(Failure::new(kind, message)),
-            answer => Ok(answer),
-        });
-        if answer.as_ref().is_err_and(|failure| failure.kind != FlagKind::NotApplicable) {
-            self.sides.end(held);
-        }
-        answer
+        self.sides.ask(&mut held, &ask, patience)
     }
 }
 
@@ -306,7 +337,7 @@ impl Side for GpuSide {
             answer = process.hear(LOOK);
         }
         let answer = answer.map_err(|why| lost(process, &why));
-        match self.checked(answer, &mut held)? {
+        match self.sides.checked(answer, &mut held)? {
             Answer::Done => Ok(()),
             other => Err(unexpected(&other)),
         }

@@ -1,8 +1,9 @@
 //! RDMA between two NICs, through libibverbs, which is opened at run time.
 //!
 //! Reliable connections (RC); RDMA writes and reads, and sends that the other side receives; host memory of a chosen NUMA
-//! node, and for writes and reads a GPU's. RoCE takes the GID of version 2 by itself. Counted as by perftest: a rate is that of the messages' bytes between two
-//! completions; a latency is half of the time of a message to and fro, by writes whose last byte the other side waits for.
+//! node, and for writes and reads a GPU's, which [`StagedVerbs`] sends by way of host memory. RoCE takes the GID of version 2 by
+//! itself. Counted as by perftest: a rate is that of the messages' bytes between two completions; a latency is half of the time of a
+//! message to and fro, by writes whose last byte the other side waits for.
 
 mod address;
 mod endpoint;
@@ -10,8 +11,10 @@ mod pattern;
 #[allow(unsafe_code, reason = "a C library; each block has its reason")]
 mod raw;
 mod staged;
+mod staged_between;
 mod sysfs;
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -26,9 +29,10 @@ use peerlane_measure::run::FlagKind;
 use crate::gpu_memory::Gpus;
 use crate::transport::{Side, taken};
 use address::MOST_QUEUE_PAIRS;
-use endpoint::{Endpoint, Kind, Trouble, Wanted};
-use raw::Context;
+use endpoint::{Endpoint, Kind, Trouble, Wanted, adapter_and_port};
+use raw::{Context, Domain, Region};
 pub(crate) use staged::SLOTS;
+pub use staged_between::StagedVerbs;
 use sysfs::{CLASS, Folder};
 
 /// The largest message that verbs carry: 2³¹ bytes, less one so that a signed number holds it.
@@ -68,8 +72,7 @@ pub fn nics() -> (Vec<Nic>, Vec<String>) {
 fn active_ports(adapter: &str) -> Result<Vec<Nic>, String> {
     let context = Context::open(adapter)?;
     let folder = Folder::of(CLASS.as_ref(), adapter);
-    // some containers forbid to choose the node
-    let node = folder.numa_node().filter(|node| Mapping::new(1, Some(*node)).is_ok());
+    let node = near_node(&folder);
     let mut found = Vec::new();
     for port in 1..=context.limits()?.phys_port_cnt {
         let attributes = context.port(port)?;
@@ -90,9 +93,27 @@ fn active_ports(adapter: &str) -> Result<Vec<Nic>, String> {
             // verbs number them: 1 is 256 bytes, 5 is 4096
             mtu: Some([attributes.active_mtu.0, attributes.max_mtu.0].map(|mtu| 128 << mtu.clamp(1, 5))),
             gid: (layer == Some("Ethernet")).then(|| folder.roce_v2(port).map_or(Gid::None, |gid| gid.kind())),
+            gpu: None,
         });
     }
     Ok(found)
+}
+
+/// The NUMA node of an adapter, where memory can be had there: some containers forbid to choose the node.
+fn near_node(folder: &Folder) -> Option<u32> {
+    folder.numa_node().filter(|node| Mapping::new(1, Some(*node)).is_ok())
+}
+
+/// How a NIC's adapter gets at a GPU's memory, and why not as a dmabuf where that was refused.
+///
+/// # Errors
+/// In words, why it does not.
+pub fn registration(nic: &str, gpu: &str, gpus: &mut dyn Gpus) -> Result<(Registration, Option<String>), String> {
+    let context = Arc::new(Context::open(adapter_and_port(nic).0)?);
+    let domain = Arc::new(Domain::new(&context)?);
+    let memory = gpus.memory(gpu, 1).map_err(|failure| failure.message)?;
+    let (_, how, why) = Region::of_gpu(&domain, memory)?;
+    Ok((how, why))
 }
 
 /// One side of a step between two NICs.
@@ -132,6 +153,14 @@ impl Verbs {
         patience: Seconds,
         gpus: Option<&mut dyn Gpus>,
     ) -> Result<Self, Failure> {
+        if step.probe == Probe::SendStaged {
+            return Err(Failure::new(FlagKind::NotApplicable, "staged sends need a GPU, and none was opened"));
+        }
+        Self::made(step, active, patience, gpus)
+    }
+
+    /// The same; what is staged has its host memory only.
+    fn made(step: &Step, active: bool, patience: Seconds, gpus: Option<&mut dyn Gpus>) -> Result<Self, Failure> {
         let unable = |why: String| Failure::new(FlagKind::NotApplicable, why);
         if step.probe.collective().is_some() {
             return Err(unable(format!("verbs have no {}", step.probe)));
@@ -145,6 +174,9 @@ impl Verbs {
             Some(node) => {
                 let node = node.parse().map_err(|_| unable(format!("'{}' is no memory of the host", end.memory)))?;
                 (Some(node), None)
+            }
+            None if step.probe == Probe::SendStaged => {
+                (near_node(&Folder::of(CLASS.as_ref(), adapter_and_port(nic).0)), None)
             }
             None if of_gpus => (None, Some(end.memory.as_str())),
             None => return Err(unable(format!("verbs move host memory here, not that of {}", end.memory))),
@@ -164,8 +196,8 @@ impl Verbs {
             gpu,
             size: size as usize,
             queue_pairs: if is_latency { 1 } else { step.queue_pairs },
-            receives: probe == Probe::SendBoth || (probe == Probe::Send && !active),
-            counts: probe == Probe::WriteBoth,
+            receives: probe == Probe::SendBoth || (matches!(probe, Probe::Send | Probe::SendStaged) && !active),
+            counts: matches!(probe, Probe::WriteBoth | Probe::SendStaged),
             ordered: is_latency,
         };
         let mut endpoint = Endpoint::new(&wanted, gpus).map_err(|trouble| match trouble {
@@ -209,7 +241,7 @@ impl Verbs {
             Probe::Write | Probe::WriteBoth | Probe::Latency => Kind::Write,
             Probe::Read => Kind::Read,
             // a collective is refused when a side is made
-            Probe::Send | Probe::SendBoth | Probe::SendReceive | Probe::AllReduce => Kind::Send,
+            Probe::Send | Probe::SendBoth | Probe::SendStaged | Probe::SendReceive | Probe::AllReduce => Kind::Send,
         }
     }
 
@@ -227,7 +259,7 @@ impl Verbs {
     /// What the other side has sent.
     fn arrived(&self, at: Instant) -> Arrived {
         let counted = self.probe == Probe::WriteBoth;
-        Arrived { messages: if counted { self.endpoint.peer_sent() } else { self.endpoint.received }, at }
+        Arrived { messages: if counted { self.endpoint.told() } else { self.endpoint.received() }, at }
     }
 
     /// Runs messages, more of them under way from one completed window to the next, until the queues are full or long enough; and,
@@ -373,7 +405,7 @@ impl Verbs {
             let outcome =
                 if self.is_both_ways() { self.pump() } else { self.endpoint.reap().map_err(|why| self.failed(why)) };
             if outcome? > 0 {
-                self.endpoint.tell_sent().map_err(|why| self.failed(why))?;
+                self.endpoint.tell(self.endpoint.sent).map_err(|why| self.failed(why))?;
             }
             if asked.elapsed() >= ASKED {
                 if until() {
@@ -410,7 +442,12 @@ impl Side for Verbs {
         match self.probe {
             Probe::Latency => self.answer(until),
             // what is still under way then carries what has arrived already; the other side may be gone before it ends
-            Probe::Send | Probe::WriteBoth | Probe::SendBoth | Probe::SendReceive | Probe::AllReduce => self.run(until),
+            Probe::Send
+            | Probe::WriteBoth
+            | Probe::SendBoth
+            | Probe::SendStaged
+            | Probe::SendReceive
+            | Probe::AllReduce => self.run(until),
             // the adapter does it
             Probe::Write | Probe::Read => {
                 while !until() {
@@ -423,7 +460,7 @@ impl Side for Verbs {
 
     fn verify(&mut self) -> Result<Verdict, Failure> {
         let receives = match self.probe {
-            Probe::Write | Probe::Send => !self.active,
+            Probe::Write | Probe::Send | Probe::SendStaged => !self.active,
             Probe::Read => self.active,
             Probe::WriteBoth | Probe::SendBoth | Probe::Latency | Probe::SendReceive | Probe::AllReduce => true,
         };

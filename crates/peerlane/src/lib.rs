@@ -14,8 +14,8 @@
 pub mod export;
 
 pub use peerlane_design::{
-    builder, case, cluster, compare, infer, measured_cluster, place, simulate, simulated_cluster, tune, upgrades,
-    what_if,
+    builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, tune,
+    upgrades, what_if,
 };
 pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds};
 pub use peerlane_machine::{

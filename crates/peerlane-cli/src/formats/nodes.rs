@@ -51,29 +51,35 @@ pub(crate) fn prometheus(run: &NodesRun, judged: &NodesCheck) -> String {
         if matches!(pair.probe, Probe::AllReduce | Probe::WriteBoth | Probe::SendBoth) {
             continue;
         }
-        let mut add = |end: &'_ str, direction| {
-            let key = (end.to_owned(), pair.transport, pair.probe, direction);
+        let [from, to] = match &pair.gpus {
+            Some(gpus) => gpus.each_ref().map(|gpu| Some(gpu.as_str())),
+            None => [None, None],
+        };
+        let mut add = |end: &'_ str, gpu: Option<&'_ str>, direction| {
+            let key = (end.to_owned(), gpu.map(str::to_owned), pair.transport, pair.probe, direction);
             let (measured, expected) = ends.entry(key).or_default();
             measured.extend(pair.measured);
             expected.extend(pair.expected);
         };
         if pair.from == pair.to {
-            add(&pair.from, "loopback");
+            add(&pair.from, from, "loopback");
         } else if pair.probe.is_both_ways() {
-            add(&pair.from, "both");
-            add(&pair.to, "both");
+            add(&pair.from, from, "both");
+            add(&pair.to, to, "both");
         } else {
-            add(&pair.from, "out");
-            add(&pair.to, "in");
+            add(&pair.from, from, "out");
+            add(&pair.to, to, "in");
         }
     }
-    for ((end, transport, probe, direction), (measured, should)) in ends {
-        let (node, nic) = end.split_once('/').unwrap_or((&end, ""));
-        let part = if nic.starts_with("GPU") { "gpu" } else { "nic" };
+    for ((end, gpu, transport, probe, direction), (measured, should)) in ends {
+        let (node, part) = end.split_once('/').unwrap_or((&end, ""));
+        let gpu = gpu.unwrap_or_default();
+        let nic = if part == gpu { "" } else { part };
         let labels = [
             ("machine", judged.name.as_str()),
             ("node", node),
-            (part, nic),
+            ("nic", nic),
+            ("gpu", &gpu),
             ("transport", transport.name()),
             ("test", probe.name()),
             ("direction", direction),

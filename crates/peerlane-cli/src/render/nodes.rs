@@ -8,6 +8,7 @@ use peerlane::nodes::{NodesRun, Probe, Step, Transport};
 use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair, SamePairs};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
+use peerlane::transfer::Registration;
 
 use super::findings::{self, Amount};
 use super::headline::Headline;
@@ -50,6 +51,9 @@ pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, de
         findings::write(out, &check.findings)?;
         writeln!(out)?;
         spread(out, run)?;
+        if let Some(registered) = registered(run) {
+            hang(out, "", &registered)?;
+        }
     } else {
         let amount = Amount { full: 3, brief: 6 };
         findings::brief(out, &check.findings, amount, headline.shown_fix().as_deref())?;
@@ -60,6 +64,24 @@ pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, de
         hang(out, "", &by_verbs(same))?;
     }
     hang(out, "", &summary(run, check))
+}
+
+/// How adapters get at the memory of the GPUs beside them, in one line: `GPU memory by verbs: 30 NICs as dmabuf, 2 not at all.`
+fn registered(run: &NodesRun) -> Option<String> {
+    let mut counts: BTreeMap<Option<Registration>, usize> = BTreeMap::new();
+    for gpu in run.nodes.iter().flat_map(|node| &node.nics).filter_map(|nic| nic.gpu.as_ref()) {
+        *counts.entry(gpu.registration).or_default() += 1;
+    }
+    let words = counts.into_iter().rev().map(|(how, nics)| {
+        let how = match how {
+            Some(Registration::Dmabuf) => "as dmabuf",
+            Some(Registration::NvidiaPeermem) => "by nvidia-peermem",
+            None => "not at all",
+        };
+        format!("{} {how}", count(nics, "NIC"))
+    });
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| format!("GPU memory by verbs: {}.", words.join(", ")))
 }
 
 /// NCCL beside verbs, in one line.
@@ -113,7 +135,8 @@ pub(crate) fn off(check: &NodesCheck, most: usize) -> Vec<&Pair> {
 pub(crate) fn row(pair: &Pair) -> Vec<String> {
     let value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(pair.probe, value));
     let share = pair.share.map_or_else(|| "–".to_owned(), table::percent);
-    let what = format!("{} {}", pair.transport, pair.probe);
+    let memory = if pair.gpus.is_some() && pair.transport != Transport::Nccl { ", GPU memory" } else { "" };
+    let what = format!("{} {}{memory}", pair.transport, pair.probe);
     vec![pair.from.clone(), pair.to.clone(), what, value(pair.measured), value(pair.expected), share]
 }
 
@@ -218,13 +241,13 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
 
 /// A table: least, median and greatest of each kind of value.
 pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
-    /// With whether GPU memory is staged, and the ranks of an all-reduce, else 0.
+    /// With whether of GPU memory, and the ranks of an all-reduce, else 0.
     type Kind = (Transport, bool, Probe, bool, u32);
     let mut kinds: BTreeMap<Kind, (BTreeSet<Option<&str>>, Vec<f64>)> = BTreeMap::new();
     let kind = |step: &Step| {
         let ranks = if step.is_among_many() { step.queue_pairs } else { 0 };
-        let staged = step.is_of_gpus() && step.transport == Transport::Tcp;
-        (step.transport, !step.is_loopback(), step.probe, staged, ranks)
+        let gpus = step.is_of_gpus() && step.transport != Transport::Nccl;
+        (step.transport, !step.is_loopback(), step.probe, gpus, ranks)
     };
     for cell in &run.cells {
         let step = &cell.step;
@@ -234,10 +257,10 @@ pub(crate) fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
     }
     let headings =
         ["transport", "NICs of a node", "what", "values", "least", "median", "greatest", ""].map(str::to_owned);
-    let rows = kinds.into_iter().map(|((transport, across, probe, staged, ranks), (nics, values))| {
+    let rows = kinds.into_iter().map(|((transport, across, probe, gpus, ranks), (nics, values))| {
         let what = match (across, ranks) {
             (false, _) => format!("{probe}, loopback"),
-            (true, 0) if staged => format!("{probe}, GPU memory"),
+            (true, 0) if gpus => format!("{probe}, GPU memory"),
             (true, 0) => probe.name().to_owned(),
             (true, ranks) => format!("{probe}, {ranks} GPUs"),
         };

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
+use super::gpus_beside;
 use crate::cluster::Cluster;
 use crate::what_if::{self, Edit};
 use peerlane_machine::fabric::{Fabric, NodeId, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
-use peerlane_measure::nodes::{End, Step};
+use peerlane_measure::nodes::{End, Probe, Step};
 use peerlane_model::model::Model;
 use peerlane_model::model::rdma::{NicDirection, method_in_use, nic_path};
 use peerlane_read::catalogue::{Parts, write_system};
@@ -18,6 +19,8 @@ pub(super) struct FarNic {
     pub(super) nic: String,
     /// System file of the node as it is then.
     pub(super) system: String,
+    /// The GPU beside each NIC of the node as it is then.
+    pub(super) gpus: Vec<Option<String>>,
     /// What is left of the rate with each memory, by its name.
     left: HashMap<String, f64>,
 }
@@ -49,11 +52,14 @@ impl FarNic {
             }
         }
         let system = write_system(&after).map_err(|e| e.to_string())?;
-        Ok(FarNic { node, nic: nic.to_owned(), system, left })
+        Ok(FarNic { node, nic: nic.to_owned(), system, gpus: gpus_beside(cluster, &after.fabric), left })
     }
 
     /// What is left to a step of its rate alone; of host memory the nearest is taken, which no move changes.
     pub(super) fn left_to(&self, step: &Step) -> f64 {
+        if step.probe == Probe::SendStaged {
+            return 1.0;
+        }
         let of = |end: &End| {
             let mine = end.node == self.node && end.nic.as_deref() == Some(&self.nic) && end.is_gpu();
             mine.then(|| self.left.get(&end.memory).copied()).flatten().unwrap_or(1.0)

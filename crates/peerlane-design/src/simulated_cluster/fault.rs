@@ -41,8 +41,10 @@ pub enum ClusterFault {
     LosesOut(usize, String, u64),
     /// The same of those that it receives: `loses-in:node7/mlx5_3:100`.
     LosesIn(usize, String, u64),
-    /// NCCL has no GPUDirect RDMA on a node: `no-gpudirect:node7:0.4`.
+    /// The adapters of a node take no GPU memory, and NCCL has so much of its rate: `no-gpudirect:node7:0.4`.
     NoGpuDirect(usize, f64),
+    /// What a NIC reads from GPUs and writes to them is slow, and host memory as fast as ever: `slow-nic-gpu:node7/mlx5_3:0.5`.
+    SlowNicGpu(usize, String, f64),
     /// What joins the GPUs of a node is slow, and with it each all-reduce of all of them: `slow-gpus:node7:0.5`.
     SlowGpus(usize, f64),
 }
@@ -50,8 +52,8 @@ pub enum ClusterFault {
 /// What may be written for a fault.
 pub const FAULTS: &str = "slow-node:NODE:SHARE, slow-nic:NODE/NIC:SHARE, slow-cable:NODE/NIC:SHARE, one-way:NODE[/NIC]:SHARE, \
     slow-path:NODE-NODE:SHARE, slow-switch:SWITCH:SHARE, slow-link:SWITCH-SWITCH:SHARE, lost-node:NODE[:ROUNDS], \
-    corrupt:NODE[/NIC], far-nic:NODE/NIC, loses-out:NODE/NIC:PACKETS, loses-in:NODE/NIC:PACKETS, no-gpudirect:NODE:SHARE or \
-    slow-gpus:NODE:SHARE";
+    corrupt:NODE[/NIC], far-nic:NODE/NIC, loses-out:NODE/NIC:PACKETS, loses-in:NODE/NIC:PACKETS, no-gpudirect:NODE:SHARE, \
+    slow-nic-gpu:NODE/NIC:SHARE or slow-gpus:NODE:SHARE";
 
 /// Rounds that a lost node answers where no number is given.
 const ROUNDS: usize = 5;
@@ -123,6 +125,7 @@ impl FromStr for ClusterFault {
             "loses-in" => nic().and_then(|(node, nic)| Ok(Self::LosesIn(node, nic, packets()?))),
             "slow-gpus" => Ok(Self::SlowGpus(number(at)?, share()?)),
             "no-gpudirect" => Ok(Self::NoGpuDirect(number(at)?, share()?)),
+            "slow-nic-gpu" => nic().and_then(|(node, nic)| Ok(Self::SlowNicGpu(node, nic, share()?))),
             "far-nic" if amount.is_none() => nic().map(|(node, nic)| Self::FarNic(node, nic)),
             "corrupt" | "far-nic" => Err(refuse(format!("{kind} has no share"))),
             _ => Err(refuse("no such fault".to_owned())),
@@ -147,6 +150,7 @@ impl fmt::Display for ClusterFault {
             Self::LosesIn(node, nic, packets) => write!(f, "loses-in:node{node}/{nic}:{packets}"),
             Self::SlowGpus(node, share) => write!(f, "slow-gpus:node{node}:{share}"),
             Self::NoGpuDirect(node, share) => write!(f, "no-gpudirect:node{node}:{share}"),
+            Self::SlowNicGpu(node, nic, share) => write!(f, "slow-nic-gpu:node{node}/{nic}:{share}"),
         }
     }
 }
@@ -171,7 +175,9 @@ impl ClusterFault {
             Self::SlowNic(node, nic, _) | Self::SlowCable(node, nic, _) | Self::FarNic(node, nic) => {
                 (vec![*node], vec![nic])
             }
-            Self::LosesOut(node, nic, _) | Self::LosesIn(node, nic, _) => (vec![*node], vec![nic]),
+            Self::LosesOut(node, nic, _) | Self::LosesIn(node, nic, _) | Self::SlowNicGpu(node, nic, _) => {
+                (vec![*node], vec![nic])
+            }
             Self::OneWay(part, _) | Self::Corrupt(part) => match part {
                 Part::Node(node) => (vec![*node], vec![]),
                 Part::Nic(node, nic) => (vec![*node], vec![nic]),
@@ -206,7 +212,8 @@ mod tests {
         let all = "slow-node:node7:0.5 slow-nic:node7/mlx5_3:0.5 slow-cable:node7/mlx5_3:0.25 one-way:node7:0.3 \
                    one-way:node7/mlx5_0:0.3 slow-path:node1-node2:0.5 slow-switch:leaf3:0.5 slow-link:leaf3-spine1:0.5 \
                    lost-node:node3:7 corrupt:node3 corrupt:node3/mlx5_1 far-nic:node3/mlx5_1 \
-                   loses-out:node3/mlx5_1:100 loses-in:node3/mlx5_1:9 no-gpudirect:node2:0.4 slow-gpus:node2:0.4";
+                   loses-out:node3/mlx5_1:100 loses-in:node3/mlx5_1:9 no-gpudirect:node2:0.4 slow-gpus:node2:0.4 \
+                   slow-nic-gpu:node2/mlx5_1:0.6";
         for text in all.split_whitespace() {
             assert_eq!(text.parse::<ClusterFault>().unwrap().to_string(), text);
         }

@@ -33,7 +33,7 @@ pub struct Ranks {
     // refers to the machine's memory, and so goes first
     open: Option<Open>,
     live: Live,
-    gpus: Vec<(String, String)>,
+    gpus: Vec<(GpuName, String)>,
 }
 
 /// Ranks that have found the others.
@@ -58,7 +58,7 @@ impl Ranks {
         // between nodes no option tolerates others
         let reason = |e: OpenError| e.reason.split("; use --force").next().unwrap_or_default().to_owned();
         let live = Live::open(&names, &Tolerated::default()).map_err(reason)?;
-        let gpus = names.into_iter().map(|GpuName { name, .. }| name).zip(products).collect();
+        let gpus = names.into_iter().zip(products).collect();
         Ok(Ranks { open: None, live, gpus })
     }
 
@@ -67,9 +67,14 @@ impl Ranks {
         self.live.machine()
     }
 
-    /// Names and products of the GPUs.
-    pub fn gpus(&self) -> &[(String, String)] {
+    /// The GPUs, with their products.
+    pub fn gpus(&self) -> &[(GpuName, String)] {
         &self.gpus
+    }
+
+    /// The GPUs for what is no work of ranks.
+    pub fn live(&mut self) -> &mut Live {
+        &mut self.live
     }
 
     /// NCCL's version.
@@ -105,7 +110,7 @@ impl Ranks {
     ) -> Result<(), Failure> {
         self.leave();
         let id = read_id(id).ok_or_else(|| Failure::new(FlagKind::Failed, "this is no id of NCCL's"))?;
-        let names: Vec<String> = self.gpus.iter().take(own).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self.gpus.iter().take(own).map(|(gpu, _)| gpu.name.clone()).collect();
         if names.len() < own {
             return Err(Failure::new(FlagKind::Failed, format!("{own} GPUs of {} here", names.len())));
         }

@@ -14,7 +14,7 @@ mod gpu_setting;
 mod halo_slow;
 mod nccl;
 mod nic_failed;
-mod nic_gpu_refused;
+pub(crate) mod nic_gpu_refused;
 mod nic_gpu_slow;
 mod nic_slow;
 mod no_peer_access;
@@ -332,7 +332,8 @@ pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
 /// Rules that compare runs with each other, which need more than one machine.
 pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
 
-/// The rules on many nodes, which need a record of them. `corrupt-data` and `gpu-nic-apart` are also of single machines.
+/// The rules on many nodes, which need a record of them. `corrupt-data`, `gpu-nic-apart`, `nic-gpu-refused` and
+/// `nic-gpu-slow` are also of single machines.
 pub const RULES_OF_NODES: [&str; 13] = [
     "lost-node",
     "slow-node",

@@ -35,28 +35,39 @@ fn run(view: &View) -> Option<Raised> {
         format!("GPU memory is refused between {}: no GPUDirect RDMA there", words::pairs(&pairs))
     };
     let loaded = |name: &str| view.modules().any(|(modules, _)| modules.loaded.contains_key(name));
-    let fix = if PEER_MODULES.into_iter().any(loaded) {
+    let raised = RULE
+        .raise(Fault, Warning, Certain)
+        .summary(summary)
+        .expected(EXPECTED)
+        .measured(match sound {
+            0 => reason.to_owned(),
+            n => format!("{reason}; direct rates that were measured: {n}"),
+        })
+        .evidence(view.cite_run())
+        .fix(fix(PEER_MODULES.into_iter().any(loaded)))
+        .confirm(CONFIRM)
+        .about(Subject::nodes_of(nics.iter()))
+        .losing(1.0);
+    Some(raised)
+}
+
+/// What adapters do where nothing is wrong.
+pub(crate) const EXPECTED: &str = "adapters register GPU memory, as a dmabuf or by nvidia-peermem";
+
+/// What shows it without peerlane.
+pub(crate) const CONFIRM: &str =
+    "`lsmod | grep peermem`; `ib_write_bw --use_cuda=0`, and the same with `--use_cuda_dmabuf`";
+
+/// What to do, by whether the module nvidia-peermem is loaded.
+pub(crate) fn fix(module: bool) -> &'static str {
+    if module {
         "The module nvidia-peermem is loaded and gives the adapters nothing: it was built without the adapters' driver, or loaded before \
          it. Install the NVIDIA driver after MLNX_OFED or DOCA and load the module again; or use dmabuf: the driver's open kernel modules \
          (515 or newer), Linux 5.12, rdma-core 34."
     } else {
         "Run `modprobe nvidia-peermem` after the adapters' driver loads; or use dmabuf: the driver's open kernel modules (515 or newer), \
          Linux 5.12, rdma-core 34. Until then libraries stage in host memory."
-    };
-    let raised = RULE
-        .raise(Fault, Warning, Certain)
-        .summary(summary)
-        .expected("adapters register GPU memory, as a dmabuf or by nvidia-peermem")
-        .measured(match sound {
-            0 => reason.to_owned(),
-            n => format!("{reason}; direct rates that were measured: {n}"),
-        })
-        .evidence(view.cite_run())
-        .fix(fix)
-        .confirm("`lsmod | grep peermem`; `ib_write_bw --use_cuda=0`, and the same with `--use_cuda_dmabuf`")
-        .about(Subject::nodes_of(nics.iter()))
-        .losing(1.0);
-    Some(raised)
+    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,13 @@ use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
 const ERROR: f64 = 0.5;
 
 /// Rules whose findings explain that an all-reduce with the node is slow.
-const CAUSES: [&str; 8] = [
+const CAUSES: [&str; 10] = [
     "slow-node",
     "slow-nic",
     "narrow-nic",
     "gpu-nic-apart",
+    "nic-gpu-refused",
+    "nic-gpu-slow",
     "nccl-below-verbs",
     "packet-loss",
     "slow-between-nodes",

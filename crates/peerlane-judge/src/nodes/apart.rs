@@ -8,6 +8,7 @@ use super::words::{FEW, host, listed, quantity};
 use crate::check::gpu_nic_apart::{Nearby, nearby};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::machine::Machine;
@@ -59,8 +60,7 @@ pub(super) fn apart(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Ma
     for nodes in kinds.into_values() {
         let differ = differ(&nodes);
         for one in &differ {
-            let first = run.nodes.get(one.node).and_then(|node| node.gpus.first());
-            let (finding, by_pairs) = fault(run, joined, machines, one, first.map(|gpu| gpu.name.as_str()));
+            let (finding, by_pairs) = fault(run, joined, machines, one, first_gpu(run, machines, one.node));
             all.findings.push(finding);
             all.explained.extend(by_pairs.then_some(one.node));
         }
@@ -68,6 +68,13 @@ pub(super) fn apart(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Ma
         all.findings.extend(alike(run, nodes.iter().filter(|(node, _)| is_other(*node))));
     }
     all
+}
+
+/// Name of the GPU by which a node takes part in pairs of NCCL, as its machine has it.
+fn first_gpu<'a>(run: &NodesRun, machines: &'a [Option<Arc<Machine>>], node: usize) -> Option<&'a str> {
+    let fabric = &machines.get(node)?.as_ref()?.fabric;
+    let gpu = shown_gpu(fabric, run.nodes.get(node)?.gpus.first()?)?;
+    Some(&fabric.node(gpu).name)
 }
 
 /// Nodes of one kind that differ from most of the others, for the worse; of two, from the better one.

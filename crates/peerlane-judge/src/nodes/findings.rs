@@ -77,6 +77,32 @@ struct Group {
     first: String,
 }
 
+/// An end with one memory, or a NIC with whatever memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct At<'a> {
+    node: usize,
+    nic: Option<&'a str>,
+    memory: Option<&'a str>,
+}
+
+impl<'a> At<'a> {
+    /// What an end is an example of.
+    fn all(end: &'a End) -> impl Iterator<Item = Self> {
+        let exact = At { node: end.node, nic: end.nic.as_deref(), memory: Some(&end.memory) };
+        let nic = exact.nic.map(|_| At { memory: None, ..exact });
+        nic.into_iter().chain([exact])
+    }
+
+    fn is(&self, end: &End) -> bool {
+        let memory = self.memory.is_none_or(|memory| memory == end.memory);
+        (self.node, self.nic) == (end.node, end.nic.as_deref()) && memory
+    }
+
+    fn is_gpu_beside_nic(&self) -> bool {
+        self.nic.is_some() && self.memory.is_some_and(|memory| memory.starts_with("GPU"))
+    }
+}
+
 /// Steps with a flag, by the end that explains them, else by pairs; those with a lost node are left out.
 fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     let lost: BTreeSet<usize> = run.lost.iter().map(|lost| lost.node).collect();
@@ -87,15 +113,17 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     let across: Vec<&Cell> = run.cells.iter().filter(alive).collect();
     // nothing of a failed all-reduce tells which of its nodes it is
     let (among, across): (Vec<&Cell>, Vec<&Cell>) = across.into_iter().partition(|cell| cell.step.is_among_many());
-    let mut counts: BTreeMap<(bool, &End), (usize, usize)> = BTreeMap::new();
+    let mut counts: BTreeMap<(bool, At), (usize, usize)> = BTreeMap::new();
     for cell in &across {
-        for role in [(true, &cell.step.to), (is_exchange(cell), &cell.step.from)] {
-            let (all, bad) = counts.entry(role).or_default();
-            (*all, *bad) = (*all + 1, *bad + usize::from(flag(cell).is_some()));
+        for (receives, end) in [(true, &cell.step.to), (is_exchange(cell), &cell.step.from)] {
+            for at in At::all(end) {
+                let (all, bad) = counts.entry((receives, at)).or_default();
+                (*all, *bad) = (*all + 1, *bad + usize::from(flag(cell).is_some()));
+            }
         }
     }
     let mut left: Vec<(&Cell, Flag)> = across.iter().filter_map(|cell| Some((*cell, flag(cell)?))).collect();
-    let mut ends: Vec<((bool, &End), usize)> = counts
+    let mut ends: Vec<((bool, At), usize)> = counts
         .into_iter()
         .filter(|(_, (all, bad))| *bad > 1 && *bad as f64 >= NEARLY_ALL * *all as f64)
         .map(|(role, (_, bad))| (role, bad))
@@ -103,14 +131,15 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     ends.sort_by_key(|(_, bad)| std::cmp::Reverse(*bad));
     let mut groups = Vec::new();
     for ((receives, at), _) in ends {
-        let sends = |cell: &Cell| cell.step.from == *at && is_exchange(cell) == receives;
-        let of = |cell: &Cell| sends(cell) || (receives && cell.step.to == *at);
+        let sends = |cell: &Cell| at.is(&cell.step.from) && is_exchange(cell) == receives;
+        let of = |cell: &Cell| sends(cell) || (receives && at.is(&cell.step.to));
         let (mine, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(cell, _)| of(cell));
         left = rest;
         // all of it may be explained by what was taken before
-        let Some((_, first)) = mine.first() else { continue };
-        let name = end(run, at);
-        let words = format!("{} {name}", if receives { "to" } else { "from" });
+        let Some((cell, first)) = mine.first() else { continue };
+        let name = end(run, if at.is(&cell.step.to) { &cell.step.to } else { &cell.step.from });
+        let memory = if at.is_gpu_beside_nic() { "GPU memory at " } else { "" };
+        let words = format!("{} {memory}{name}", if receives { "to" } else { "from" });
         groups.push(Group {
             subjects: vec![Subject::Node(name)],
             words,

@@ -56,7 +56,12 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             cost: Some(Cost { lost: (usual - value) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
             ..finding
         };
-        found.insert(key, finding);
+        // what host memory shows is no matter of GPUs
+        if step.is_of_gpus() {
+            found.entry(key).or_insert(finding);
+        } else {
+            found.insert(key, finding);
+        }
     }
     found.into_values().collect()
 }

@@ -10,6 +10,7 @@ use super::words::{FEW, end, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
+use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
@@ -45,7 +46,8 @@ struct Same<'a> {
     nccl: f64,
     verbs: f64,
     nic: &'a End,
-    /// What NCCL could have of that: less where the paths between GPU and NIC carry less, or less is predicted of NCCL.
+    /// What NCCL could have of that: less where the paths between GPU and NIC carry less, verbs with GPU memory reach less, or less is
+    /// predicted of NCCL.
     could: f64,
 }
 
@@ -66,11 +68,19 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
         known.is_none_or(|near| end.nic.as_ref().is_some_and(|nic| near.contains(nic)))
     };
     let mut verbs: BTreeMap<[usize; 2], (f64, &End)> = BTreeMap::new();
+    let mut with_gpus: BTreeMap<[usize; 2], f64> = BTreeMap::new();
     for one in joined {
         let step = &one.cell.step;
-        let is_rate = matches!(step.probe, Probe::Write | Probe::Read | Probe::Send);
-        let Some(value) = one.cell.value().filter(|_| step.transport == Transport::Verbs && is_rate) else { continue };
+        let is_rate = step.transport == Transport::Verbs && step.probe.is_one_way();
+        let Some(value) = one.cell.value().filter(|_| is_rate) else { continue };
         if step.is_loopback() || !is_near(&step.from) || !is_near(&step.to) {
+            continue;
+        }
+        if step.is_of_gpus() {
+            if step.probe == Probe::Write {
+                let least = with_gpus.entry(key(step)).or_insert(value);
+                *least = least.min(value);
+            }
             continue;
         }
         let least = verbs.entry(key(step)).or_insert((value, &step.from));
@@ -83,7 +93,8 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
         let (verbs, nic) = *verbs.get(&nodes)?;
         let predicted = one.expected.as_ref().map(|expected| expected.value);
         let paths = nodes.iter().filter_map(|node| direct.get(*node)).copied();
-        let could = paths.chain(predicted).fold(verbs, f64::min);
+        let direct = with_gpus.get(&nodes).copied();
+        let could = paths.chain(predicted).chain(direct).fold(verbs, f64::min);
         Some(Same { nodes, nccl: one.cell.value()?, verbs, nic, could })
     };
     joined.iter().filter(|j| j.cell.step.probe == Probe::SendReceive).filter_map(same).collect()
@@ -94,7 +105,7 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
 fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>, f64)> {
     let machine = ends.machines().get(node)?.as_ref()?;
     let (fabric, node) = (&machine.fabric, run.nodes.get(node)?);
-    let gpu = fabric.find(&node.gpus.first()?.name)?;
+    let gpu = shown_gpu(fabric, node.gpus.first()?)?;
     let class = |nic: &Nic| fabric.find(&nic.name).and_then(|id| fabric.class(gpu, id));
     let best = node.nics.iter().filter_map(class).min()?;
     let near: Vec<&Nic> = node.nics.iter().filter(|nic| class(nic) == Some(best)).collect();

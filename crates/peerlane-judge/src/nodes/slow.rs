@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Joined;
 use super::words::{host, quantity, transport};
+use super::{Beside, Joined};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::simulated_cluster::Prediction;
@@ -25,6 +25,7 @@ struct Slow {
     place: Place,
     direction: Direction,
     transport: Transport,
+    probe: Probe,
     latency: bool,
     /// Whether of GPU memory.
     gpus: bool,
@@ -44,6 +45,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
     let mut found: Vec<Slow> = Vec::new();
     let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
+    let beside = Beside::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
         let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
         // what is predicted of both ends, or of the network, and not only of ports
@@ -58,6 +60,8 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
+                // GPU memory whose path is not known is as much slower than host memory as that of others
+                let expected = expected.or_else(|| beside.get(&j.cell.step));
                 let compared = j.cell.compared(expected, through)?;
                 let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
                 predicted.push(j.expected.as_ref().is_some_and(known));
@@ -73,6 +77,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
             let usual = if probe == Probe::Latency { measured * suspect.left } else { measured / suspect.left };
             Slow {
                 transport,
+                probe,
                 latency: probe == Probe::Latency,
                 gpus,
                 left: suspect.left,
@@ -166,6 +171,8 @@ impl Key {
 
 fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
+    // by the same NICs host memory is as fast as ever
+    let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs);
     let worst = group.iter().filter(|slow| slow.latency == late).min_by(|a, b| a.left.total_cmp(&b.left));
     let (left, measured, usual) = worst.map_or((1.0, 0.0, 0.0), |slow| (slow.left, slow.measured, slow.usual));
     let loopback = loopback(joined, key);
@@ -184,13 +191,18 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
             ("slow-between-nodes", vec![Subject::Pair(a.clone(), b.clone())], format!("between {a} and {b}"))
         }
     };
-    let rule = if late { "late-between-nodes" } else { rule };
+    let rule = match (late, only_gpus) {
+        (true, _) => "late-between-nodes",
+        (_, true) => "nic-gpu-slow",
+        _ => rule,
+    };
+    let cause = if only_gpus { BESIDE_GPU } else { cause(key, loopback) };
     let percent = format!("{:.0} %", 100.0 * left);
     let summary = match (key, late) {
         (Key::Pair(..), true) => format!("messages take {:.1} times as long {part}", 1.0 / left),
         (_, true) => format!("{part}: messages to and from it take {:.1} times as long", 1.0 / left),
         (Key::Pair(..), false) => {
-            format!("{}{part}, {percent} of the rate is left: {}", ways(group), cause(key, loopback))
+            format!("{}{part}, {percent} of the rate is left{}: {cause}", ways(group), of_gpus(only_gpus))
         }
         (Key::Switch(_), false) => format!("{part}: {percent} of the rate is left to all that goes through it"),
         (Key::Node(_, direction) | Key::Nic(_, _, direction), false) => {
@@ -199,7 +211,7 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
                 Direction::Out => "in what it sends, and none is missing in what it receives",
                 Direction::In => "in what it receives, and none is missing in what it sends",
             };
-            format!("{part} has {percent} of the rate {ways}: {}", cause(key, loopback))
+            format!("{part} has {percent} of the rate{} {ways}: {cause}", of_gpus(only_gpus))
         }
     };
     let parts: Vec<String> = group.iter().map(described).collect();
@@ -207,7 +219,7 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
     let lost = if late { (measured - usual) * 1e6 } else { (usual - measured) / 1e9 };
     let source = if group.iter().any(|slow| slow.expected) { "predicted" } else { source };
     let certainty = if run.nodes.len() > 2 { Certainty::Likely } else { Certainty::Possible };
-    let (fix, confirm) = advice(run, key, late, loopback);
+    let (fix, confirm) = if only_gpus { beside_gpu(run, key) } else { advice(run, key, late, loopback) };
     Finding {
         rule: rule.to_owned(),
         kind: FindingKind::Fault,
@@ -232,8 +244,35 @@ fn described(slow: &Slow) -> String {
     };
     let value = quantity(slow.latency, slow.measured);
     let values = if slow.values == 1 { "1 value".to_owned() } else { format!("{} values", slow.values) };
-    let of = if slow.gpus && slow.transport != Transport::Nccl { " with GPU memory" } else { "" };
+    let of = match (slow.transport, slow.probe) {
+        (Transport::Nccl, _) => "",
+        (_, Probe::SendStaged) => " with staged GPU memory",
+        _ => of_gpus(slow.gpus),
+    };
     format!("{}{nics}{of}: {value} in {values}", transport(slow.transport))
+}
+
+fn of_gpus(gpus: bool) -> &'static str {
+    if gpus { " with GPU memory" } else { "" }
+}
+
+/// Why GPU memory alone is slow.
+const BESIDE_GPU: &str = "with host memory it is as fast as ever, so it is what lies between the NIC and its GPU";
+
+/// What to do where GPU memory alone is slow, and what would confirm it.
+fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
+    let nodes = match key {
+        Key::Node(node, _) | Key::Nic(node, ..) => host(run, *node),
+        Key::Pair(a, b) => format!("{} and {}", host(run, *a), host(run, *b)),
+        Key::Switch(name) => name.clone(),
+    };
+    (
+        format!(
+            "On {nodes} look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot with `iommu=pt`, \
+             let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`)."
+        ),
+        format!("on {nodes}: `peerlane measure --tests nic,nic-gpu`; `lspci -vvv | grep ACSCtl`"),
+    )
 }
 
 /// `from node1 to node2 only, `, where a pair is slow one way.

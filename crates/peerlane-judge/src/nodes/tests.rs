@@ -38,6 +38,14 @@ fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
     verdict_on(&run, Some(cluster)).findings
 }
 
+/// Two servers whose NIC reads GPUs slower than its line, and a record of them without what GPU memory reached.
+fn tessa_pair(faults: &str) -> (Cluster, NodesRun) {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let mut run = measured(&cluster, faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 3);
+    run.cells.retain(|cell| !cell.step.is_of_gpus());
+    (cluster, run)
+}
+
 #[test]
 fn a_healthy_cluster_is_healthy() {
     let cluster = hgx();
@@ -86,8 +94,7 @@ fn peers_are_enough_where_no_network_is_known() {
 
 #[test]
 fn two_nodes_without_an_expectation_have_only_their_directions() {
-    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
-    let mut run = measured(&cluster, Vec::new(), 3);
+    let (cluster, mut run) = tessa_pair("");
     assert_eq!(verdict_on(&run, Some(&cluster)).verdict, Verdict::Healthy);
     run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
     let judged = verdict_on(&run, None);
@@ -99,9 +106,8 @@ fn two_nodes_without_an_expectation_have_only_their_directions() {
 
 #[test]
 fn of_two_nodes_one_direction_is_compared_with_the_other() {
-    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
     for (left, severity) in [(0.9, None), (0.7, Some(Severity::Warning)), (0.3, Some(Severity::Error))] {
-        let mut run = measured(&cluster, vec![format!("one-way:node1:{left}").parse().unwrap()], 3);
+        let (_, mut run) = tessa_pair(&format!("one-way:node1:{left}"));
         run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
         let findings = verdict_on(&run, None).findings;
         assert_eq!(findings.first().map(|finding| finding.severity), severity, "{findings:#?}");
@@ -330,8 +336,8 @@ fn lost_packets_are_named_by_direction_and_end() {
 
 #[test]
 fn of_two_nodes_packets_are_lost_one_way() {
-    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
-    let findings = found(&cluster, "loses-out:node1/mlx5_0:100");
+    let (cluster, run) = tessa_pair("loses-out:node1/mlx5_0:100");
+    let findings = verdict_on(&run, Some(&cluster)).findings;
     let [only] = &findings[..] else { panic!("{findings:#?}") };
     assert_eq!(only.summary, "one way, from node1/mlx5_0 to node0/mlx5_0, packets are lost");
 }
@@ -361,12 +367,25 @@ fn nccl_is_compared_with_verbs_on_the_same_pairs() {
     let cluster = hgx();
     let findings = found_by_both(&cluster, "no-gpudirect:node7:0.4");
     let [only] = &findings[..] else { panic!("{findings:#?}") };
+    // the cause, with what it costs
+    assert!(only.rule == "nic-gpu-refused" && only.measured.contains("; all-reduce of 8 nodes "), "{only:#?}");
+    assert_eq!(only.summary, "node7: 8 NICs take no GPU memory: no GPUDirect RDMA there");
+    // adapters that take it, and an NCCL that does not use it
+    let below = |faults: &str| {
+        let faults = faults.split(' ').map(|fault| fault.parse().unwrap()).collect();
+        let mut run = measured_by(vec![Transport::Verbs, Transport::Nccl], &cluster, faults, 3);
+        for gpu in run.nodes.iter_mut().flat_map(|node| &mut node.nics).filter_map(|nic| nic.gpu.as_mut()) {
+            gpu.registration = Some(peerlane_machine::transfer::Registration::NvidiaPeermem);
+        }
+        verdict_on(&run, Some(&cluster)).findings
+    };
+    let findings = below("no-gpudirect:node7:0.4");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
     assert!(only.rule == "nccl-below-verbs" && only.summary.starts_with("node7: NCCL reaches "), "{only:#?}");
     assert!(only.measured.contains(": NCCL ") && only.measured.contains(" from host memory by node"), "{only:#?}");
     let all: Vec<String> = (0..32).map(|node| format!("no-gpudirect:node{node}:0.4")).collect();
-    let findings = found_by_both(&cluster, &all.join(" "));
     assert_eq!(
-        findings.first().map(|f| (f.rule.as_str(), f.summary.starts_with("all nodes: "))),
+        below(&all.join(" ")).first().map(|f| (f.rule.as_str(), f.summary.starts_with("all nodes: "))),
         Some(("nccl-below-verbs", true))
     );
     // a slow NIC is no matter of NCCL, whichever it is
@@ -420,9 +439,75 @@ fn leaf_switches_and_full_links_of_a_network_that_is_not_known_are_nobodys_fault
             let mut run = measured(&cluster, faults.split_whitespace().map(|f| f.parse().unwrap()).collect(), 3);
             run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
             let judged = verdict_on(&run, None);
-            let faults = judged.findings.iter().filter(|f| f.severity >= Severity::Warning);
+            let is_fault = |f: &&Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
+            let faults = judged.findings.iter().filter(is_fault);
             let named: Vec<String> = faults.flat_map(|f| &f.subjects).map(Subject::to_string).collect();
             assert_eq!(named, expected, "{shape}: {:#?}", judged.findings);
         }
     }
+}
+
+#[test]
+fn gpu_memory_is_judged_beside_host_memory_by_the_same_nics() {
+    let cluster = hgx();
+    let run = measured(&cluster, Vec::new(), 3);
+    // three partners each way of every NIC, and neighbours through host memory by the first
+    let of = |probe: Probe| run.cells.iter().filter(|c| c.step.is_of_gpus() && c.step.probe == probe).count();
+    assert_eq!((of(Probe::Write), of(Probe::SendStaged)), (32 * 8 * 3, 32));
+    let judged = verdict_on(&run, Some(&cluster));
+    let gpus = judged.pairs.iter().filter(|pair| pair.gpus.is_some());
+    assert!(gpus.clone().all(|pair| pair.share.is_some_and(|share| (0.95..1.05).contains(&share))));
+    for known in [true, false] {
+        let found = |faults: &str| {
+            let run = measured(&cluster, faults.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 3);
+            verdict_on(&run, known.then_some(&cluster)).findings
+        };
+        let findings = found("slow-nic-gpu:node9/mlx5_3:0.6");
+        let [only] = &findings[..] else { panic!("{findings:#?}") };
+        assert_eq!(only.rule, "nic-gpu-slow", "{only:#?}");
+        let words =
+            "node9/mlx5_3 has 60 % of the rate with GPU memory to and from all others: with host memory it is as fast";
+        assert!(only.summary.starts_with(words), "{only:#?}");
+        assert!(only.measured.starts_with("verbs with GPU memory: ") && only.fix.contains("ACS"), "{only:#?}");
+        // what slows host memory too is no matter of GPUs
+        for fault in ["slow-nic:node9/mlx5_3:0.6", "slow-cable:node9/mlx5_3:0.6"] {
+            let findings = found(fault);
+            let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+            assert_eq!(only.rule, "slow-nic", "{only:#?}");
+        }
+    }
+}
+
+#[test]
+fn adapters_that_take_no_gpu_memory_are_named_where_gpus_offer_it() {
+    let cluster = hgx();
+    let mut run = measured(&cluster, Vec::new(), 3);
+    let refuse = |run: &mut NodesRun, node: usize, nic: usize, why: &str| {
+        let gpu = run.nodes[node].nics[nic].gpu.as_mut().unwrap();
+        (gpu.registration, gpu.why) = (None, Some(why.to_owned()));
+    };
+    let loaded =
+        "dmabuf: Operation not supported; nvidia-peermem: Bad address, though the module nvidia_peermem is loaded";
+    refuse(&mut run, 4, 2, loaded);
+    let findings = verdict_on(&run, Some(&cluster)).findings;
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "node4/mlx5_2 takes no GPU memory: no GPUDirect RDMA there");
+    assert!(only.measured == loaded && only.fix.starts_with("The module nvidia-peermem is loaded"), "{only:#?}");
+    assert!(only.expected.ends_with(", as 255 other NICs of the run do"), "{only:#?}");
+    refuse(&mut run, 4, 3, "nvidia-peermem: Bad address, since the module is not loaded");
+    (0..8).for_each(|nic| refuse(&mut run, 5, nic, loaded));
+    let findings = verdict_on(&run, Some(&cluster)).findings;
+    assert_eq!(
+        findings[0].summary,
+        "node4/mlx5_2, node4/mlx5_3 and node5: 10 NICs take no GPU memory: no GPUDirect RDMA there"
+    );
+}
+
+#[test]
+fn pairs_that_are_faster_through_host_memory_are_a_matter_of_design() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let findings = found(&cluster, "");
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!((only.rule.as_str(), only.kind), ("nic-gpu-slow", FindingKind::Design));
+    assert!(only.summary.ends_with(" of its rate at worst, in 2 of 2 pairs"), "{only:#?}");
 }

@@ -95,7 +95,7 @@ mod tests {
     use crate::nodes::{NodeGpu, Samples};
 
     fn nodes(n: usize) -> Vec<Node> {
-        let gpu = |at| NodeGpu { name: format!("GPU{at}"), product: "H200".to_owned() };
+        let gpu = |at| NodeGpu { name: format!("GPU{at}"), product: "H200".to_owned(), address: None };
         (0..n)
             .map(|at| Node { host: format!("node{at}"), gpus: (0..8).map(gpu).collect(), ..Node::default() })
             .collect()

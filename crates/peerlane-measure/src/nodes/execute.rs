@@ -158,7 +158,7 @@ impl Execution<'_> {
         let of_rail = |cell: &&Cell| {
             let step = &cell.step;
             step.transport == transport
-                && step.probe != Probe::Latency
+                && !matches!(step.probe, Probe::Latency | Probe::SendStaged)
                 && !step.is_among_many()
                 && !step.is_of_load()
                 && places.contains_key(&step.from)
@@ -212,10 +212,11 @@ impl Execution<'_> {
                 pairs.extend([(suspect, proven[at]), (proven[at], suspect)]);
             }
         }
-        // a loopback is a pair of one end with itself, and what is measured both ways at once a pair of either order
-        if rail.iter().any(End::is_gpu) && transport != Transport::Verbs {
+        // a loopback is a pair of one end with itself, which GPU memory has none of
+        if rail.iter().any(End::is_gpu) {
             pairs.retain(|(a, b)| a != b);
         }
+        // what is measured both ways at once is a pair of either order
         if transport == Transport::Nccl {
             pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
         }

@@ -12,10 +12,15 @@ const TURN: usize = 37;
 /// At a distance s, the pairs i → i + s (mod n) form rings. Every second edge of a ring is a round, the others are the other
 /// pairing; the edge that is left over in a ring of odd length waits for a round that has room for it.
 pub(super) fn shifts(n: usize) -> Vec<Round> {
+    near(n, n)
+}
+
+/// The same at distances up to a most.
+pub(super) fn near(n: usize, most: usize) -> Vec<Round> {
     let mut rounds = Vec::new();
     let mut left: Round = Vec::new();
     let mut shift = 1;
-    while shift < n {
+    while shift < n && shift <= most {
         let mut pairings = [Round::new(), Round::new()];
         let mut visited = vec![false; n];
         for first in 0..n {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::pairings::{Round, shifts, tournament};
+use super::pairings::{Round, near, shifts, tournament};
 use super::{End, Method, Node, Probe, Step, Transport};
 use peerlane_machine::units::{Bytes, Seconds};
 
@@ -18,6 +18,15 @@ const SMALL: Bytes = Bytes(8);
 
 /// Streams of TCP, since one is bound by a core.
 const STREAMS: u32 = 4;
+
+/// Queue pairs of staged GPU memory, each with a slot of host memory at both ends: one message is copied out of the GPU, one is
+/// under way, one is copied into the GPU, and one waits for the word that its slot is free.
+const SLOTS: u32 = 4;
+
+/// Distances of partners whose GPU memory is measured by verbs, and is staged: what lies between the nodes is known from host
+/// memory, so that few partners tell what the path between GPU and NIC adds at each end.
+const GPU_DISTANCES: usize = 4;
+const STAGED_DISTANCES: usize = 1;
 
 /// A message of NCCL's: as long as what applications exchange, and as nccl-tests' usual range ends.
 const NCCL_PAIR: Bytes = Bytes::from_mib(64);
@@ -257,12 +266,19 @@ impl NodePlan {
         Seconds::new(nccl * each(NCCL_LONGER, NCCL_SETTING_UP) + others * each(1.0, SETTING_UP))
     }
 
-    /// The rounds for the nodes that the plan was made for: of each transport and rail loopback, latency, rate. Of NCCL
-    /// pairs, then all-reduces among the first 2, 4, 8 … nodes and among all.
+    /// The rounds for the nodes that the plan was made for: of each transport and rail loopback, latency, rate; of GPU memory by
+    /// verbs the rate between neighbours. Of NCCL pairs, then all-reduces among the first 2, 4, 8 … nodes and among all.
     pub fn rounds_of(&self, nodes: &[Node]) -> Vec<Vec<Step>> {
         let mut rounds = Vec::new();
         for &transport in &self.transports {
             for rail in rails(nodes, transport) {
+                let of_gpus = rail.iter().any(End::is_gpu);
+                if transport == Transport::Verbs && of_gpus {
+                    let steps = |(a, b): &(usize, usize)| step(transport, false, &rail[*a], &rail[*b]);
+                    let pairings = near(rail.len(), GPU_DISTANCES);
+                    rounds.extend(pairings.iter().map(|pairs| pairs.iter().map(steps).collect()));
+                    continue;
+                }
                 let pairings = if self.all_pairs { tournament(rail.len()) } else { shifts(rail.len()) };
                 if transport == Transport::Nccl {
                     let pair = |(a, b): &(usize, usize)| step(transport, false, &rail[*a], &rail[*b]);
@@ -271,15 +287,14 @@ impl NodePlan {
                     rounds.extend(grown(rail.len()).map(|count| vec![all_reduce(nodes, &all[..count])]));
                     continue;
                 }
-                // staged GPU memory has the host's latency, and its loopback no network
-                let staged = transport == Transport::Tcp && rail.iter().any(End::is_gpu);
-                if !staged {
+                // GPU memory over TCP has the host's latency, and its loopback no network
+                if !of_gpus {
                     rounds.push(rail.iter().map(|end| step(transport, false, end, end)).collect());
                 }
                 let steps = |latency: bool, pairs: &Round| {
                     pairs.iter().map(|(a, b)| step(transport, latency, &rail[*a], &rail[*b])).collect::<Vec<_>>()
                 };
-                if !staged {
+                if !of_gpus {
                     rounds.extend(once(&pairings).iter().map(|pairs| steps(true, pairs)));
                 }
                 for pairs in &pairings {
@@ -289,6 +304,9 @@ impl NodePlan {
                     }
                 }
             }
+            if transport == Transport::Verbs {
+                rounds.extend(staged(nodes));
+            }
         }
         if self.uplinks {
             let of = [Transport::Verbs, Transport::Tcp].into_iter().find(|of| self.transports.contains(of));
@@ -297,6 +315,21 @@ impl NodePlan {
         rounds.retain(|steps| !steps.is_empty());
         rounds
     }
+}
+
+/// Rounds in which neighbours move GPU memory through host memory, by the first NIC of each that has a GPU.
+fn staged(nodes: &[Node]) -> Vec<Vec<Step>> {
+    let end = |(node, of): (usize, &Node)| {
+        let nic = of.nics.iter().find(|nic| nic.gpu.is_some())?;
+        Some(End { node, nic: Some(nic.name.clone()), memory: nic.gpu.as_ref()?.name.clone() })
+    };
+    let ends: Vec<End> = nodes.iter().enumerate().filter_map(end).collect();
+    let step = |(a, b): &(usize, usize)| Step {
+        probe: Probe::SendStaged,
+        queue_pairs: SLOTS,
+        ..step(Transport::Verbs, false, &ends[*a], &ends[*b])
+    };
+    near(ends.len(), STAGED_DISTANCES).iter().map(|pairs| pairs.iter().map(step).collect()).collect()
 }
 
 /// Rounds in which nodes send and receive at once by all NICs: neighbours, then nodes half way round and a little more each time; of
@@ -374,8 +407,9 @@ fn of_first_gpus(nodes: &[Node], has: impl Fn(&Node) -> bool) -> Vec<End> {
     if ends.len() > 1 { ends } else { Vec::new() }
 }
 
-/// The ends that measure each other: of TCP all nodes, then the first GPUs of those that have some, of verbs each node's first NIC, second NIC and so on, of NCCL each
-/// node's first GPU.
+/// The ends that measure each other: of TCP all nodes, then the first GPUs of those that have some; of verbs each node's first NIC
+/// with host memory, second NIC and so on, then the same with GPU memory where their adapters get at it; of NCCL each node's first
+/// GPU.
 pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
     let indexed = || nodes.iter().enumerate();
     match transport {
@@ -389,14 +423,16 @@ pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
         Transport::Verbs => {}
     }
     let most = nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
-    let rail = |rail: usize| {
+    let rail = |rail: usize, gpus: bool| {
         let end = |(node, of): (usize, &Node)| {
             let nic = of.nics.get(rail)?;
-            Some(End { node, nic: Some(nic.name.clone()), memory: nic.memory.clone() })
+            let memory = if gpus { nic.direct_gpu()? } else { &nic.memory };
+            Some(End { node, nic: Some(nic.name.clone()), memory: memory.to_owned() })
         };
-        indexed().filter_map(end).collect()
+        indexed().filter_map(end).collect::<Vec<End>>()
     };
-    (0..most).map(rail).collect()
+    let with_gpus = (0..most).map(|at| rail(at, true)).filter(|rail| rail.len() > 1);
+    (0..most).map(|at| rail(at, false)).chain(with_gpus).collect()
 }
 
 /// The step that measures the latency or the rate from one end to another.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use peerlane_gpu::{GpuSink, GpuSource, Ranks};
+use peerlane_gpu::{GpuName, GpuSink, GpuSource, Ranks};
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{NodeGpu, Probe, Step, Transport};
 use peerlane_measure::run::FlagKind;
@@ -14,6 +14,7 @@ use super::{Answer, Ask, Found, Listening};
 use crate::secret::Secret;
 use crate::tcp::{Arriving, Ends, HEADER, Hub, Outgoing, Tcp};
 use crate::transport::{Part, Side};
+use crate::verbs::{self, StagedVerbs, Verbs};
 
 /// Answers the agent that started this process, on standard output, until its standard input ends. Then `end` ends the
 /// process, whatever a driver is doing.
@@ -58,8 +59,9 @@ pub fn serve_gpus(end: fn() -> !) -> io::Result<()> {
 /// What this process has open.
 #[derive(Default)]
 struct Gpus {
-    // its memory goes before the GPUs
+    // their memory goes before the GPUs
     tcp: Option<Tcp>,
+    verbs: Option<Box<dyn Side>>,
     ranks: Option<Ranks>,
     /// Where TCP listens, once a step needed it.
     hub: Option<Hub>,
@@ -81,16 +83,27 @@ impl Gpus {
                 Ok(Answer::Address(address))
             }
             Ask::Connect { peer } => self.connect(&peer).map(|()| Answer::Done),
-            Ask::Sample { samples, time } => match &mut self.tcp {
-                Some(tcp) => tcp.sample(samples, time),
+            Ask::Register { nic, gpu } => {
+                let registered = verbs::registration(&nic, &gpu, self.ranks()?.live());
+                let (registration, why) = match registered {
+                    Ok((how, why)) => (Some(how), why),
+                    Err(why) => (None, Some(why)),
+                };
+                Ok(Answer::Registered { registration, why })
+            }
+            Ask::Sample { samples, time } => match self.side() {
+                Some(side) => side.sample(samples, time),
                 None => self.ranks()?.sample(samples, time),
             }
             .map(Answer::Values),
-            Ask::Serve => match &mut self.tcp {
-                Some(tcp) => tcp.serve(&|| self.stop.load(Ordering::Relaxed)),
-                None => self.ranks()?.serve(),
+            Ask::Serve => {
+                let stop = Arc::clone(&self.stop);
+                match self.side() {
+                    Some(side) => side.serve(&|| stop.load(Ordering::Relaxed)),
+                    None => self.ranks()?.serve(),
+                }
+                .map(|()| Answer::Done)
             }
-            .map(|()| Answer::Done),
             // told to whoever serves
             Ask::Stop => Ok(Answer::Done),
             Ask::Verify => self.verify().map(|verdict| Answer::Verdict(verdict.into())),
@@ -106,7 +119,11 @@ impl Gpus {
         let mut found = Found::default();
         match Ranks::open() {
             Ok(ranks) => {
-                let gpu = |(name, product): &(String, String)| NodeGpu { name: name.clone(), product: product.clone() };
+                let gpu = |(gpu, product): &(GpuName, String)| NodeGpu {
+                    name: gpu.name.clone(),
+                    product: product.clone(),
+                    address: Some(gpu.address),
+                };
                 found.gpus = ranks.gpus().iter().map(gpu).collect();
                 self.ranks = Some(ranks);
             }
@@ -120,6 +137,15 @@ impl Gpus {
             }
         }
         found
+    }
+
+    /// The side of a step that is no work of ranks.
+    fn side(&mut self) -> Option<&mut dyn Side> {
+        match (&mut self.tcp, &mut self.verbs) {
+            (Some(tcp), _) => Some(tcp),
+            (None, Some(verbs)) => Some(&mut **verbs),
+            (None, None) => None,
+        }
     }
 
     fn ranks(&mut self) -> Result<&mut Ranks, Failure> {
@@ -140,6 +166,9 @@ impl Gpus {
     }
 
     fn verify(&mut self) -> Result<Verdict, Failure> {
+        if let Some(verbs) = &mut self.verbs {
+            return verbs.verify();
+        }
         let Some(tcp) = &mut self.tcp else { return self.ranks()?.verify() };
         let (Some(ranks), Some((step, _))) = (&mut self.ranks, &self.step) else { return Err(no_gpu()) };
         let seed = tcp.seed();
@@ -175,6 +204,17 @@ impl Gpus {
                 self.tcp = Some(tcp);
                 Ok(address)
             }
+            (Transport::Verbs, None) => {
+                let Part { active, patience, .. } = part;
+                let gpus = self.ranks()?.live();
+                let verbs: Box<dyn Side> = match step.probe {
+                    Probe::SendStaged => Box::new(StagedVerbs::new(step, active, patience, gpus)?),
+                    _ => Box::new(Verbs::with_gpus(step, active, patience, Some(gpus))?),
+                };
+                let address = verbs.address();
+                self.verbs = Some(verbs);
+                Ok(address)
+            }
             (transport, _) => {
                 Err(Failure::new(FlagKind::NotApplicable, format!("{transport} has no {} of GPU memory", step.probe)))
             }
@@ -185,6 +225,11 @@ impl Gpus {
         let Some((step, part)) = self.step.take() else {
             return Err(Failure::new(FlagKind::Failed, "no step is prepared"));
         };
+        if let Some(verbs) = &mut self.verbs {
+            verbs.connect(peer)?;
+            self.step = Some((step, part));
+            return Ok(());
+        }
         if let Some(tcp) = &mut self.tcp {
             let Some(ranks) = &mut self.ranks else { return Err(no_gpu()) };
             let size = usize::try_from(step.size.0).unwrap_or(usize::MAX);
@@ -204,7 +249,7 @@ impl Gpus {
     }
 
     fn leave(&mut self) {
-        (self.step, self.id, self.tcp) = (None, None, None);
+        (self.step, self.id, self.tcp, self.verbs) = (None, None, None, None);
         if let Some(ranks) = &mut self.ranks {
             ranks.leave();
         }

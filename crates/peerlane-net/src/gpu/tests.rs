@@ -135,5 +135,8 @@ fn what_answers_no_question_is_no_gpu() {
         assert!(found.gpus.is_empty() && found.notes.len() == 1 && found.notes[0].contains(words), "{found:?}");
         assert!(sides.process.lock().unwrap().is_none(), "nothing is left running");
     }
-    assert_eq!(shell("found", "").1.gpus, [NodeGpu { name: "GPU0".to_owned(), product: "H".to_owned() }]);
+    assert_eq!(
+        shell("found", "").1.gpus,
+        [NodeGpu { name: "GPU0".to_owned(), product: "H".to_owned(), address: None }]
+    );
 }

@@ -17,9 +17,9 @@ use crate::gpu_memory::Gpus;
 
 /// Before the messages lies what the sides tell each other by writes.
 const CONTROL: usize = 4096;
-/// Where the other side writes how many messages it has sent, and where that number is kept for it.
-const PEER_SENT: usize = 0;
-const OWN_SENT: usize = 64;
+/// Where the other side writes a number of messages, and where the one that is for it is kept.
+const TOLD: usize = 0;
+const TO_TELL: usize = 64;
 /// Each message begins at a page.
 const PAGE: usize = 4096;
 
@@ -63,7 +63,7 @@ pub(super) struct Wanted<'a> {
     pub(super) queue_pairs: u32,
     /// Whether messages are received, so that room must be posted.
     pub(super) receives: bool,
-    /// Whether this side tells the other how many messages it has sent.
+    /// Whether the sides tell each other numbers of messages.
     pub(super) counts: bool,
     /// Whether the last byte of a message is waited for.
     pub(super) ordered: bool,
@@ -116,9 +116,9 @@ pub(super) struct Endpoint {
     batch: u32,
     in_flight: Vec<u32>,
     counter_in_flight: bool,
-    /// Messages whose completion was reported, and that were received, since the beginning.
+    /// Messages whose completion was reported, and by queue pair those that were received, since the beginning.
     pub(super) sent: u64,
-    pub(super) received: u64,
+    arrived: Vec<u64>,
     receives: u32,
     /// Completions that the queue holds.
     entries: usize,
@@ -212,7 +212,7 @@ impl Endpoint {
             counter_in_flight: false,
             peer: None,
             sent: 0,
-            received: 0,
+            arrived: vec![0; count],
             queue_pairs,
             completions,
             region,
@@ -328,9 +328,19 @@ impl Endpoint {
         self.outgoing(self.count + queue_pair)
     }
 
-    /// Messages that the other side says it has sent.
-    pub(super) fn peer_sent(&self) -> u64 {
-        self.region.word(PEER_SENT)
+    /// What the other side told last: how many messages it has sent, or done with.
+    pub(super) fn told(&self) -> u64 {
+        self.region.word(TOLD)
+    }
+
+    /// Messages that were received, on all queue pairs.
+    pub(super) fn received(&self) -> u64 {
+        self.arrived.iter().sum()
+    }
+
+    /// Messages that were received on one of them.
+    pub(super) fn arrived(&self, queue_pair: usize) -> u64 {
+        self.arrived.get(queue_pair).copied().unwrap_or(0)
     }
 
     fn post_receive(&self, index: usize) -> Result<(), String> {
@@ -380,16 +390,16 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Writes to the other side how many messages were sent, unless the last such write is still under way.
-    pub(super) fn tell_sent(&mut self) -> Result<(), String> {
+    /// Writes a number of messages to the other side, unless the last such write is still under way: whether it did.
+    pub(super) fn tell(&mut self, messages: u64) -> Result<bool, String> {
         let Some(queue_pair) = self.queue_pairs.get(self.count).filter(|_| !self.counter_in_flight) else {
-            return Ok(());
+            return Ok(false);
         };
-        self.region.set_word(OWN_SENT, self.sent);
+        self.region.set_word(TO_TELL, messages);
         let Address { memory, key, .. } = *self.peer()?;
-        queue_pair.post(Work::Write { to: memory + PEER_SENT as u64, key }, OWN_SENT, 8, COUNTER, true)?;
+        queue_pair.post(Work::Write { to: memory + TOLD as u64, key }, TO_TELL, 8, COUNTER, true)?;
         self.counter_in_flight = true;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes all that has finished into account, and posts room again for what was received. Gives the number of completions:
@@ -419,8 +429,9 @@ impl Endpoint {
         match completion.wr_id {
             COUNTER => self.counter_in_flight = false,
             id if id & RECEIVED != 0 => {
-                self.received += 1;
-                self.post_receive((id ^ RECEIVED) as usize)?;
+                let queue_pair = (id ^ RECEIVED) as usize;
+                self.arrived.iter_mut().skip(queue_pair).take(1).for_each(|n| *n += 1);
+                self.post_receive(queue_pair)?;
             }
             id => {
                 self.sent += u64::from(self.batch);

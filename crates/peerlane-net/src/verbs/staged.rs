@@ -1,5 +1,5 @@
-//! Messages of a GPU's memory by way of host memory: the GPU's copy engine fills or empties one slot while the adapter moves the
-//! other.
+//! Messages of a GPU's memory by way of host memory, within one node: the GPU's copy engine fills or empties one slot while the
+//! adapter moves the other.
 //!
 //! Each slot is the message of a queue pair. One copy is under way at a time, and up to two messages.
 
@@ -67,7 +67,7 @@ impl Verbs {
         let time = Duration::from_secs_f64(time.seconds().clamp(0.0, 3600.0));
         let mut turn = 0;
         if to_gpu {
-            self.write_slot(0)?
+            self.post_slot(0, Kind::Write)?
         } else {
             stage.begin(0, false)?
         }
@@ -95,24 +95,25 @@ impl Verbs {
             self.wait_for_slot(turn)?;
             stage.begin(turn, true)?;
             stage.settle(next)?;
-            self.write_slot(next)?;
+            self.post_slot(next, Kind::Write)?;
         } else {
             stage.settle(turn)?;
-            self.write_slot(turn)?;
+            self.post_slot(turn, Kind::Write)?;
             self.wait_for_slot(next)?;
             stage.begin(next, false)?;
         }
         Ok(next)
     }
 
-    fn write_slot(&mut self, slot: usize) -> Result<(), Failure> {
-        self.endpoint.post(slot, Kind::Write, true).map_err(|why| self.failed(why))?;
+    /// Posts the message of a slot.
+    pub(super) fn post_slot(&mut self, slot: usize, kind: Kind) -> Result<(), Failure> {
+        self.endpoint.post(slot, kind, true).map_err(|why| self.failed(why))?;
         self.endpoint.posted_one(slot);
         Ok(())
     }
 
     /// Waits until the slot's last message has arrived.
-    fn wait_for_slot(&mut self, slot: usize) -> Result<(), Failure> {
+    pub(super) fn wait_for_slot(&mut self, slot: usize) -> Result<(), Failure> {
         let began = Instant::now();
         while !self.endpoint.is_free(slot) {
             let reaped = self.endpoint.reap().map_err(|why| self.failed(why))?;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane::nodes::{Method, Network, Node, NodePlan, NodesRun, Transport, Wanted};
+use peerlane::measured_cluster::machine_of;
+use peerlane::nic_gpus::{nearest_gpus, shown_gpu, shown_nic};
+use peerlane::nodes::{Method, Network, NicGpu, Node, NodePlan, NodesRun, Wanted};
 use peerlane::one_line::{one_line, shown};
 use peerlane_net::gpu::{Found, GpuSides};
 use peerlane_net::launcher::{Given, HostPort, Place};
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             place.launcher
         )));
     }
-    join(&Joining::of(args), &place, &secret, &heads).map_err(|e| Failure::new(format!("rank {}: {e}", place.rank)))?;
+    join(wait(args), &place, &secret, &heads).map_err(|e| Failure::new(format!("rank {}: {e}", place.rank)))?;
     Ok(Outcome { incomplete: false, findings: false })
 }
 
@@ -88,49 +90,27 @@ fn wait(args: &MeasureArgs) -> Duration {
     Duration::from_secs_f64(args.between.wait.seconds().min(1e6))
 }
 
-/// What an agent needs of the options.
-struct Joining {
-    wait: Duration,
-    /// Whether GPUs may be measured with.
-    with_gpus: bool,
-}
-
-impl Joining {
-    fn of(args: &MeasureArgs) -> Self {
-        Joining { wait: wait(args), with_gpus: args.between.transport != Some(Transport::Verbs) }
-    }
-}
-
 /// Takes part as an agent.
 fn join(
-    args: &Joining,
+    wait: Duration,
     place: &Place,
     secret: &Secret,
     heads: &dyn Fn() -> Vec<HostPort>,
 ) -> Result<(), peerlane_net::Error> {
     let (node, gpus) = match place.local_rank {
         0 => {
-            let (node, gpus) = describe(args.with_gpus);
+            let (node, gpus) = describe();
             (Some(node), gpus)
         }
         _ => (None, None),
     };
-    take_part(Join {
-        secret,
-        rank: place.rank,
-        size: place.size,
-        node,
-        gpus,
-        heads,
-        ports: place.ports(),
-        wait: args.wait,
-    })
+    take_part(Join { secret, rank: place.rank, size: place.size, node, gpus, heads, ports: place.ports(), wait })
 }
 
 /// What this node reports, and its GPUs.
-fn describe(with_gpus: bool) -> (Node, Option<Arc<GpuSides>>) {
+fn describe() -> (Node, Option<Arc<GpuSides>>) {
     // beside what follows, since a driver takes its time
-    let gpus = with_gpus.then(|| thread::spawn(GpuSides::open));
+    let gpus = thread::spawn(GpuSides::open);
     // several slurmd on one host have a name each
     let name = env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()).or_else(host::system);
     let name = name.unwrap_or_else(|| "localhost".to_owned());
@@ -141,11 +121,30 @@ fn describe(with_gpus: bool) -> (Node, Option<Arc<GpuSides>>) {
         notes.push(format!("what it printed about itself has {bytes} bytes, and was left out"));
         evidence.clear();
     }
-    let opened = gpus.and_then(|gpus| gpus.join().ok());
-    let (sides, found) = opened.map_or((None, Found::default()), |(sides, found)| (Some(sides), found));
+    let (sides, found) = gpus.join().map_or((None, Found::default()), |(sides, found)| (Some(sides), found));
     notes.extend(found.notes);
     let host = one_line(&name).into_owned();
-    (Node { host, nics, gpus: found.gpus, nccl: found.nccl, evidence, notes, ..Node::default() }, sides)
+    let (gpus, nccl) = (found.gpus, found.nccl);
+    let mut node = Node { host, nics, gpus, nccl, evidence, notes, ..Node::default() };
+    if let Some(sides) = &sides {
+        name_gpus_beside(&mut node);
+        sides.register(&mut node.nics);
+    }
+    (node, sides)
+}
+
+/// Gives each NIC the GPU that is nearest to it, by what the machine printed about itself.
+fn name_gpus_beside(node: &mut Node) {
+    let machine = machine_of(node);
+    let class = |nic: usize, gpu: usize| {
+        let fabric = &machine.as_ref()?.fabric;
+        fabric.class(shown_gpu(fabric, node.gpus.get(gpu)?)?, shown_nic(fabric, &node.nics.get(nic)?.name)?)
+    };
+    let beside: Vec<_> = nearest_gpus(node.nics.len(), node.gpus.len(), class).collect();
+    for (nic, at) in node.nics.iter_mut().zip(beside) {
+        let gpu = at.and_then(|at| node.gpus.get(at));
+        nic.gpu = gpu.map(|gpu| NicGpu { name: gpu.name.clone(), ..NicGpu::default() });
+    }
 }
 
 /// Where the head is, as it wrote it; nothing while there is no such file.
@@ -180,10 +179,10 @@ fn head(
         output_file::write(file, format!("{name}:{port}\n"))?;
     }
     let own = thread::spawn({
-        let (joining, place, secret) = (Joining::of(args), place.clone(), secret.clone());
+        let (wait, place, secret) = (wait(args), place.clone(), secret.clone());
         move || {
             let heads = || vec![HostPort { host: "127.0.0.1".to_owned(), port: Some(port) }];
-            join(&joining, &place, &secret, &heads)
+            join(wait, &place, &secret, &heads)
         }
     });
     let mut network = gather(args, place, head, interrupt)?;

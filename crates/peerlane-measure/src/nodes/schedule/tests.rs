@@ -106,7 +106,7 @@ fn what_cannot_be_measured_is_refused_in_words() {
 
 #[test]
 fn nccl_joins_the_gpus_of_nodes_that_have_both() {
-    let gpu = |n| NodeGpu { name: format!("GPU{n}"), product: "NVIDIA H200".to_owned() };
+    let gpu = |n| NodeGpu { name: format!("GPU{n}"), product: "NVIDIA H200".to_owned(), address: None };
     let nccl = |count| Node { gpus: (0..count).map(gpu).collect(), nccl: Some("2.28.3".to_owned()), ..node(0, 0) };
     let mut nodes: Vec<Node> = (0..6).map(|_| nccl(2)).collect();
     nodes[3].gpus.clear();

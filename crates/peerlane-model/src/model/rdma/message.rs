@@ -112,8 +112,13 @@ pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -
     Ok(joined(model, &out, &back))
 }
 
-/// How [`measure`](peerlane_machine::transfer::Via::Pipeline) stages a GPU's memory: messages of 1 MiB, two buffers.
-const MEASURED_STAGING: Pipeline = Pipeline { chunk: Bytes::from_mib(1), depth: Some(2) };
+/// How `measure` stages a GPU's memory: messages of 1 MiB, in so many slots of host memory at an end.
+pub fn measured_staging(slots: u32) -> Method {
+    Method::Staged(Pipeline { chunk: Bytes::from_mib(1), depth: Some(slots) })
+}
+
+/// Slots of what is [staged within a machine](peerlane_machine::transfer::Via::Pipeline).
+const SLOTS: u32 = 2;
 
 /// Rate of a GPU's data that leaves through a NIC and comes back to the host memory nearest to it, or the other way, and what binds it:
 /// directly, by reads and writes of the GPU's window (BAR1), or staged in that host memory.
@@ -131,7 +136,7 @@ pub fn with_gpu(
         let (from, to) = (fabric.node(gpu).name.clone(), fabric.node(nic).name.clone());
         ModelError::Unknown { from, to, why: "no host memory is known near the NIC".to_owned() }
     })?;
-    let of_gpu = (gpu, if staged { Method::Staged(MEASURED_STAGING) } else { Method::Bar1 });
+    let of_gpu = (gpu, if staged { measured_staging(SLOTS) } else { Method::Bar1 });
     let of_host = (host, Method::Host);
     loopback(model, if to_gpu { [of_host, of_gpu] } else { [of_gpu, of_host] }, nic)
 }

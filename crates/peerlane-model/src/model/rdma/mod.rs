@@ -51,7 +51,7 @@ pub use describe::{
 pub use device::{DeviceDescription, DevicePath, DevicePathRate, describe_device};
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
 pub(super) use hook::{Engines, engines, uses};
-pub use message::{Message, Network, between, loopback, with_gpu};
+pub use message::{Message, Network, between, loopback, measured_staging, with_gpu};
 pub(super) use path::planned;
 pub use path::{NicPath, method_in_use, nic_path, nic_paths, staged_at};
 pub use peerlane_machine::fabric::{Method, Pipeline};
