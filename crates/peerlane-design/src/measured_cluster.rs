@@ -14,6 +14,7 @@ use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport};
 use peerlane_measure::run::machine_of_texts;
+use peerlane_model::expectation::{Expected, nic_end};
 use peerlane_model::model::rdma::{
     self, Message, Method, NicDirection, between, measured_staging, method_in_use, nic_path,
 };
@@ -47,39 +48,26 @@ pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
 /// What a NIC's end of a path carries, and what binds that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndRates {
-    /// From memory to the NIC.
+    /// From host memory to the NIC.
     pub out: (Rate, String),
-    /// From the NIC to memory.
+    /// From the NIC to host memory.
     pub into: (Rate, String),
-    /// Out and back through the NIC with host memory, where that is known.
+    /// Out and back through the NIC, where that is known.
     pub back: Option<(Rate, String)>,
 }
 
-/// Whose memory is moved, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Moved {
-    Host,
-    /// A GPU's, which the adapter reads and writes.
-    Gpu,
-    /// A GPU's, by way of host memory in so many slots.
-    Staged(u32),
-}
-
-impl Moved {
-    fn by(step: &Step) -> Self {
-        match step.probe {
-            Probe::SendStaged => Moved::Staged(step.queue_pairs),
-            _ if step.is_of_gpus() => Moved::Gpu,
-            _ => Moved::Host,
-        }
-    }
+/// Slots of host memory by way of which a step moves GPU memory; none where adapters read and write it.
+fn slots(step: &Step) -> Option<u32> {
+    (step.probe == Probe::SendStaged).then_some(step.queue_pairs)
 }
 
 /// What is known of a record's nodes: their machines, and what the ends of paths carry, of nodes that described themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
     machines: Vec<Option<Arc<Machine>>>,
-    known: HashMap<(usize, String, Moved), EndRates>,
+    known: HashMap<(usize, String), EndRates>,
+    /// By NIC and slots: from the GPU beside it to the NIC, and back, in bytes a second.
+    with_gpus: HashMap<(usize, String, Option<u32>), [Expected; 2]>,
     /// By node the first GPU's end of TCP, where it sends and where it receives.
     tcp: HashMap<usize, [TcpEnd; 2]>,
 }
@@ -92,9 +80,9 @@ impl Ends {
         let own = |node| machine_of(node).map(Arc::new).or_else(|| alike.clone());
         let machines: Vec<Option<Arc<Machine>>> = run.nodes.iter().map(own).collect();
         let (mut known, mut tcp) = (HashMap::new(), HashMap::new());
-        let staged = run.cells.iter().map(|cell| Moved::by(&cell.step));
-        let staged: BTreeSet<u32> =
-            staged.filter_map(|moved| if let Moved::Staged(slots) = moved { Some(slots) } else { None }).collect();
+        let of_gpus = run.cells.iter().filter(|cell| cell.step.transport == Transport::Verbs && cell.step.is_of_gpus());
+        let moved: BTreeSet<Option<u32>> = of_gpus.map(|cell| slots(&cell.step)).collect();
+        let mut with_gpus = HashMap::new();
         let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
         for (at, node) in run.nodes.iter().enumerate().filter(described) {
             let Some(machine) = &machines[at] else { continue };
@@ -107,22 +95,24 @@ impl Ends {
             }
             for nic in &node.nics {
                 let Some([memory, id]) = place(machine, &nic.name, &nic.memory) else { continue };
-                let mut learn = |moved, memory, method, back| {
-                    let end = |way| nic_path(&model, memory, id, way, method).map(|path| (path.rate, path.bottleneck));
-                    if let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
-                        known.insert((at, nic.name.clone(), moved), EndRates { out, into, back });
-                    }
-                };
-                learn(Moved::Host, memory, Method::Host, between(&model, [memory, id], [memory, id]).ok());
+                let end =
+                    |way| nic_path(&model, memory, id, way, Method::Host).map(|path| (path.rate, path.bottleneck));
+                if let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
+                    let back = between(&model, [memory, id], [memory, id]).ok();
+                    known.insert((at, nic.name.clone()), EndRates { out, into, back });
+                }
                 let of_name = |name: &str| node.gpus.iter().find(|gpu| gpu.name == name);
                 let gpu = nic.gpu.as_ref().and_then(|gpu| shown_gpu(&machine.fabric, of_name(&gpu.name)?));
-                if let Some(gpu) = gpu {
-                    learn(Moved::Gpu, gpu, method_in_use(&model, gpu, id), None);
-                    staged.iter().for_each(|slots| learn(Moved::Staged(*slots), gpu, measured_staging(*slots), None));
+                for (gpu, slots) in gpu.into_iter().flat_map(|gpu| moved.iter().map(move |slots| (gpu, *slots))) {
+                    let method = slots.map_or_else(|| method_in_use(&model, gpu, id), measured_staging);
+                    let end = |way| nic_end(&model, gpu, id, way, method);
+                    if let (Some(out), Some(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
+                        with_gpus.insert((at, nic.name.clone(), slots), [out, into]);
+                    }
                 }
             }
         }
-        Ends { machines, known, tcp }
+        Ends { machines, known, with_gpus, tcp }
     }
 
     /// The machine of each node, where it is known; nodes that are alike share one.
@@ -143,7 +133,7 @@ impl Ends {
 
     /// One end, with host memory.
     pub fn get(&self, node: usize, nic: &str) -> Option<&EndRates> {
-        self.known.get(&(node, nic.to_owned(), Moved::Host))
+        self.known.get(&(node, nic.to_owned()))
     }
 
     /// The least, the likely and the most that GPU memory reaches by TCP, where host memory reaches `host` over the same path.
@@ -152,9 +142,18 @@ impl Ends {
         Some(staged_by_tcp(host, step.queue_pairs, step.size, [from, to]))
     }
 
-    /// What the ends of a step by verbs carry, the slower one, and what binds it.
+    /// What the ends of a step that moves GPU memory by verbs carry, in bytes a second: the slower one.
+    pub fn with_gpus(&self, step: &Step) -> Option<Expected> {
+        let of = |end: &End| self.with_gpus.get(&(end.node, end.nic.clone()?, slots(step)));
+        let (from, to) = (&of(&step.from)?[0], &of(&step.to)?[1]);
+        let slower = if to.value < from.value { to } else { from };
+        let (low, high) = (from.low.min(to.low), from.high.min(to.high));
+        Some(Expected { low, high, ..slower.clone() })
+    }
+
+    /// What the ends of a step by verbs with host memory carry, the slower one, and what binds it.
     pub fn rate(&self, step: &Step) -> Option<(Rate, &str)> {
-        let of = |end: &End| self.known.get(&(end.node, end.nic.clone()?, Moved::by(step)));
+        let of = |end: &End| self.get(end.node, end.nic.as_deref()?);
         let (from, to) = (of(&step.from)?, of(&step.to)?);
         let (rate, why) = if step.is_loopback() {
             from.back.as_ref().filter(|_| step.from.nic == step.to.nic)?

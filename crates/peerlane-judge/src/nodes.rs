@@ -7,6 +7,7 @@
 mod against;
 mod all_reduces;
 mod apart;
+mod beside;
 mod findings;
 mod gpu_memory;
 mod loss;
@@ -30,9 +31,11 @@ use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
-use peerlane_machine::stats::Median;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe, Step, Transport};
+use peerlane_model::expectation::Expected;
+
+use beside::Beside;
 
 /// Names the format of [`NodesCheck`].
 pub const SCHEMA: &str = "peerlane/nodes-check/1";
@@ -84,67 +87,14 @@ pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> 
     all
 }
 
-/// What host memory reached by verbs, from NIC to NIC: what GPU memory is compared with, since all but the path between NIC and GPU
-/// is the same.
-struct Beside<'a> {
-    pairs: HashMap<[Port<'a>; 2], f64>,
-    /// Medians over partners.
-    out: HashMap<Port<'a>, f64>,
-    into: HashMap<Port<'a>, f64>,
-}
-
-/// A node and its NIC.
-type Port<'a> = (usize, &'a str);
-
-impl<'a> Beside<'a> {
-    fn of(cells: impl IntoIterator<Item = &'a Cell>) -> Self {
-        let of_hosts = cells.into_iter().filter(|cell| {
-            let step = &cell.step;
-            step.probe == Probe::Write && !step.is_of_gpus() && !step.is_loopback()
-        });
-        let pairs: HashMap<[Port; 2], f64> =
-            of_hosts.filter_map(|cell| Some((ports(&cell.step)?, cell.value()?))).collect();
-        let [out, into] = [0, 1].map(|end| {
-            let mut of: HashMap<Port, Vec<f64>> = HashMap::new();
-            pairs.iter().for_each(|(ports, value)| of.entry(ports[end]).or_default().push(*value));
-            of.into_iter().filter_map(|(port, values)| Some((port, Median::of(&values)?.value))).collect()
-        });
-        Beside { pairs, out, into }
-    }
-
-    /// Beside a step with GPU memory: between the same NICs, or what each reaches with others.
-    fn get(&self, step: &Step) -> Option<f64> {
-        let is_beside = step.transport == Transport::Verbs && step.is_of_gpus();
-        let [from, to] = ports(step).filter(|_| is_beside)?;
-        let usual = || Some(self.out.get(&from)?.min(*self.into.get(&to)?));
-        self.pairs.get(&[from, to]).copied().or_else(usual)
-    }
-
-    /// What a step should reach where host memory does not reach it either.
-    fn lowered(&self, cell: &Cell, expected: Prediction) -> Prediction {
-        match self.get(&cell.step).filter(|host| *host < expected.value) {
-            Some(value) => Prediction { value, bound_by: Some(NETWORK.to_owned()), ..expected },
-            None => expected,
-        }
-    }
-}
-
-fn ports(step: &Step) -> Option<[Port<'_>; 2]> {
-    Some([(step.from.node, step.from.nic.as_deref()?), (step.to.node, step.to.nic.as_deref()?)])
-}
-
-/// What binds GPU memory that reaches what host memory does.
-const NETWORK: &str = "what host memory reaches by the same NICs";
-
 /// What the ends and their ports carry: from host memory to the NIC, the slower port's line, from the NIC to host memory.
 fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
     let step = &cell.step;
     if !step.probe.is_one_way() || step.transport != Transport::Verbs {
         return None;
     }
-    // what ports carry says little of GPUs whose paths are not known
-    if step.is_of_gpus() && ends.rate(step).is_none() {
-        return None;
+    if step.is_of_gpus() {
+        return of_gpus(run, ends, step);
     }
     let ends = ends.rate(step).map(|(rate, why)| (rate.bytes_per_second(), why.to_owned()));
     let (value, bound_by) = match (of_ports(run, step), ends) {
@@ -155,6 +105,15 @@ fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
         (None, None) => return None,
     };
     Some(Prediction { value, through: Vec::new(), bound_by, range: None })
+}
+
+/// The same of GPU memory, with what it may be. What ports carry says little of GPUs whose paths are not known.
+fn of_gpus(run: &NodesRun, ends: &Ends, step: &Step) -> Option<Prediction> {
+    let Expected { value, low, high, binding } = ends.with_gpus(step)?;
+    let ports = of_ports(run, step).unwrap_or(f64::INFINITY);
+    let bound_by = if ports < value { PORTS.to_owned() } else { binding.words };
+    let range = Some([low.min(ports), high.min(ports)]);
+    Some(Prediction { value: value.min(ports), through: Vec::new(), bound_by: Some(bound_by), range })
 }
 
 /// What host memory reached by TCP, from node to node.
@@ -268,6 +227,7 @@ pub fn judge(
     let explained = explained.union(&slow_by_nccl).copied().collect();
     findings.extend(refused);
     findings.extend(gpu_memory::staged_is_faster(run, joined));
+    findings.extend(gpu_memory::everywhere(run, joined));
     findings.extend(slow::slow(run, joined, "as others reach", &explained));
     findings.extend(apart.findings);
     findings.extend(below);

@@ -16,7 +16,7 @@ pub use execute::execute;
 pub use levels::Levels;
 pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_nodes_run};
 pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};
-pub use suspects::{Compared, Direction, Place, Suspect, suspects};
+pub use suspects::{Compared, Direction, Place, Suspect, suspects, usual};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,8 @@ pub use curve::ExpectedCurve;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Class, Latency, Model, PeerAccess, SharedRate, Transfer, rdma};
+use crate::model::rdma::{self, Method, NicDirection, nic_path};
+use crate::model::{Class, Latency, Model, PeerAccess, SharedRate, Transfer};
 use peerlane_machine::copy_time::CopyTime;
 use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
@@ -160,6 +161,36 @@ pub(crate) struct Requested {
     pub(crate) rows: Vec<String>,
     /// Destinations.
     pub(crate) cols: Vec<String>,
+}
+
+/// What the path between a memory and a NIC should carry one way, in bytes a second. `None` where the machine has no such path.
+pub fn nic_end(model: &Model, memory: NodeId, nic: NodeId, way: NicDirection, method: Method) -> Option<Expected> {
+    let class = match method {
+        Method::Host => Class::RdmaHost,
+        Method::Staged(_) => Class::StagedOneWay,
+        Method::Nvp2p | Method::Bar1 => Class::RdmaGpu,
+    };
+    let of = |model: &Model| {
+        let path = nic_path(model, memory, nic, way, method).ok()?;
+        Some((path.rate, path.bottleneck))
+    };
+    around(model, 1.0, class, of)
+}
+
+/// A rate of a NIC's, with its interval.
+fn around(
+    model: &Model,
+    per_unit: f64,
+    class: Class,
+    of: impl Fn(&Model) -> Option<(Rate, String)>,
+) -> Option<Expected> {
+    let (rate, words) = of(model)?;
+    let value = rate.bytes_per_second() / per_unit;
+    let [fast, slow] =
+        model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
+    let spread = model.parts.spreads().of(class.name());
+    let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
+    Some(Expected { value, low, high, binding: Bottleneck { words, link: None } })
 }
 
 /// What [`predict`] shows.
@@ -422,14 +453,7 @@ impl<'a> Expectation<'a> {
 
     /// A rate of a NIC's, with its interval.
     fn around(&self, per_unit: f64, class: Class, of: impl Fn(&Model) -> Option<(Rate, String)>) -> Option<Expected> {
-        let (rate, words) = of(self.model)?;
-        let value = rate.bytes_per_second() / per_unit;
-        let ends =
-            self.model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
-        let [fast, slow] = ends;
-        let spread = self.model.parts.spreads().of(class.name());
-        let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
-        Some(Expected { value, low, high, binding: Bottleneck { words, link: None } })
+        around(self.model, per_unit, class, of)
     }
 
     /// What a rate's cell stands for.

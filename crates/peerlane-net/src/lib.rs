@@ -43,3 +43,7 @@ const STACK: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;
+
+// what tests of this crate and those beside it share calls it so
+#[cfg(test)]
+extern crate self as peerlane_net;

@@ -13,7 +13,6 @@ mod gpu;
 mod stand_in;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc;
@@ -37,16 +36,7 @@ const WAIT: Duration = Duration::from_secs(30);
 
 /// Runs a test of this file again, with the stand-in where the loader looks first.
 fn with_the_library(test: &str) {
-    let folder = stand_in::built(env!("CARGO_TARGET_TMPDIR"), test);
-    let again = Command::new(env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .env("LD_LIBRARY_PATH", &folder)
-        .output()
-        .unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
-    let said = String::from_utf8_lossy(&again.stdout);
-    assert!(again.status.success(), "{said}\n{}", String::from_utf8_lossy(&again.stderr));
-    assert!(said.contains("1 passed"), "{said}");
+    stand_in::with_the_library(env!("CARGO_TARGET_TMPDIR"), test);
 }
 
 #[test]

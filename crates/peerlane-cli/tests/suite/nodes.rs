@@ -192,7 +192,20 @@ fn what_a_node_told_of_its_links_is_what_its_paths_should_carry() {
     assert!(found.contains(&("narrow-nic", "node3/mlx5_0")), "{found:?}");
     assert!(!found.contains(&("slow-nic", "node3/mlx5_0")), "its link explains what it reaches: {found:?}");
     assert!(found.iter().any(|(rule, of)| *rule == "slow-nic" && of.starts_with("node3/")), "{found:?}");
-    for pair in judged["pairs"].as_array().unwrap().iter().filter(|pair| pair["probe"] == "write") {
+    let writes = |gpus: bool| {
+        let of = move |pair: &&serde_json::Value| pair["probe"] == "write" && pair["gpus"].is_array() == gpus;
+        judged["pairs"].as_array().unwrap().iter().filter(of)
+    };
+    // GPU memory: no more than host memory by the same NICs, and within what the model allows
+    for pair in writes(true) {
+        let [from, to] = ["from", "to"].map(|end| pair[end].as_str().unwrap());
+        let by_host = writes(false).find(|host| host["from"] == from && host["to"] == to).unwrap();
+        let [expected, most] = [&pair["expected"], &by_host["measured"]].map(|rate| rate.as_f64().unwrap());
+        assert!(expected <= most * 1.000_001, "{pair} {by_host}");
+        let least = pair["expected_range"][0].as_f64().unwrap();
+        assert!(least < pair["measured"].as_f64().unwrap() && pair["bound_by"].is_string(), "{pair}");
+    }
+    for pair in writes(false) {
         let [from, to] = ["from", "to"].map(|end| pair[end].as_str().unwrap());
         let of_narrow = [from, to].iter().any(|end| ["node3/mlx5_0", "node3/mlx5_1"].contains(end));
         let (expected, why) = (pair["expected"].as_f64().unwrap() / 1e9, pair["bound_by"].as_str().unwrap());
@@ -202,6 +215,24 @@ fn what_a_node_told_of_its_links_is_what_its_paths_should_carry() {
             assert!((11.0..13.0).contains(&expected), "{pair}");
         }
     }
+    // where peer traffic of all nodes is redirected, none stands out
+    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    for cell in run["cells"].as_array_mut().unwrap() {
+        if cell["probe"] == "write" && cell["from"]["memory"].as_str().unwrap().starts_with("GPU") {
+            for value in ["value", "low", "high"] {
+                cell[value] = (0.2 * cell[value].as_f64().unwrap()).into();
+            }
+        }
+    }
+    let (redirected, redirected_name) = fresh("redirected.json");
+    written(&redirected, &run);
+    let shown = stdout(&peerlane(&["check", &redirected_name, "-v"]));
+    assert!(shown.contains("\nGPU memory by verbs: 16 NICs as dmabuf.\n"), "{shown}");
+    let judged = json_of(&peerlane(&["check", &redirected_name, "--json"]));
+    let of_rule = judged["findings"].as_array().unwrap().iter().filter(|f| f["rule"] == "nic-gpu-slow");
+    let summaries: Vec<&str> = of_rule.filter_map(|f| f["summary"].as_str()).collect();
+    let [only] = &summaries[..] else { panic!("{summaries:?}") };
+    assert!(only.ends_with("of what the paths between NICs and GPUs should carry, on nearly all nodes"), "{only}");
     // one of the machines
     let map = out(&["map", &name, "--machine", "node3"]);
     assert!(map.contains("x8") && !out(&["map", &name, "--machine", "node1"]).contains("x8 "), "{map}");
@@ -221,8 +252,9 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
     assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");
     let prometheus = formatted("prometheus");
     let is = |start: &str| prometheus.lines().filter(|line| line.starts_with(start)).count();
-    // each node's NIC: what it sends, receives, and its loopback; and its GPU by NCCL
-    assert_eq!(is("peerlane_end_bandwidth_bytes_per_second{"), 16 * 4, "{prometheus}");
+    // each node's NIC: what it sends, receives, and its loopback; its GPU by the NIC, directly and staged; and by NCCL
+    assert_eq!(is("peerlane_end_bandwidth_bytes_per_second{"), 16 * 8, "{prometheus}");
+    assert!(prometheus.contains("node=\"node3\",nic=\"apenet0\",gpu=\"GPU0\",transport=\"verbs\",test=\"write\""));
     assert_eq!(is("peerlane_verdict{machine=\"quong\",verdict=\"fault\"} 1"), 1, "{prometheus}");
     assert_eq!(is("peerlane_finding{machine=\"quong\",rule=\"slow-node\""), 1, "{prometheus}");
     let waive = "[[waive]]\nrule = \"slow-node\"\nmachines = [\"quong\"]\nreason = \"its NIC is on order\"\n";
@@ -252,8 +284,8 @@ fn the_page_of_a_record_has_its_findings_and_every_node() {
     let machines = page["machines"].as_array().unwrap();
     assert_eq!(
         (machines.len(), page["tests"].as_array().unwrap().len()),
-        (16, 3 * 16),
-        "a column a node, of three kinds: what all reach together is none"
+        (16, 5 * 16),
+        "a column a node, of five kinds: what all reach together is none"
     );
     // a row sends, a column receives; of writes node3 is slow in both
     let writes = page["nodes"]["values"].as_array().unwrap().iter().position(|of| of["name"] == "verbs write").unwrap();

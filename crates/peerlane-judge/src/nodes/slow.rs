@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Joined;
+use super::beside::Beside;
 use super::words::{host, quantity, transport};
-use super::{Beside, Joined};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::simulated_cluster::Prediction;
@@ -48,6 +49,10 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
     let beside = Beside::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
         let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
+        // how well GPUs are read and written is known within wide bounds, and alike on nodes that are alike
+        let by_verbs = gpus && transport == Transport::Verbs && run.nodes.len() > 2;
+        let usual =
+            if by_verbs { beside.usual(run.nodes.len(), joined.iter().filter(of_kind)) } else { BTreeMap::new() };
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -60,9 +65,10 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
-                // GPU memory whose path is not known is as much slower than host memory as that of others
-                let expected = expected.or_else(|| beside.get(&j.cell.step));
-                let compared = j.cell.compared(expected, through)?;
+                let mut compared = j.cell.compared(expected, through)?;
+                if by_verbs && let Some(usual) = beside.by_peers(j, &usual) {
+                    (compared.expected, compared.beside) = (None, Some(usual));
+                }
                 let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
                 predicted.push(j.expected.as_ref().is_some_and(known));
                 Some(compared)
@@ -259,6 +265,10 @@ fn of_gpus(gpus: bool) -> &'static str {
 /// Why GPU memory alone is slow.
 const BESIDE_GPU: &str = "with host memory it is as fast as ever, so it is what lies between the NIC and its GPU";
 
+/// What to do about it, on the nodes that have it.
+pub(super) const LOOK_BESIDE_GPU: &str = "look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot \
+    with `iommu=pt`, let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`).";
+
 /// What to do where GPU memory alone is slow, and what would confirm it.
 fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
     let nodes = match key {
@@ -267,10 +277,7 @@ fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
         Key::Switch(name) => name.clone(),
     };
     (
-        format!(
-            "On {nodes} look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot with `iommu=pt`, \
-             let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`)."
-        ),
+        format!("On {nodes} {LOOK_BESIDE_GPU}"),
         format!("on {nodes}: `peerlane measure --tests nic,nic-gpu`; `lspci -vvv | grep ACSCtl`"),
     )
 }

@@ -88,7 +88,8 @@ impl Cell {
             return None;
         }
         let (value, Estimate { low, high, .. }) = (self.value()?, self.estimate?);
-        Some(Compared { step: &self.step, value, expected, width: (high - low) / 2.0 / value, through })
+        let width = (high - low) / 2.0 / value;
+        Some(Compared { step: &self.step, value, expected, beside: None, width, through })
     }
 
     /// The flag of a kind, if it has one.

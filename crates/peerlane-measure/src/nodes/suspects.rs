@@ -62,6 +62,8 @@ pub struct Compared<'a> {
     pub value: f64,
     /// What it should be, in the same unit; where it is not known, values are compared with their peers.
     pub expected: Option<f64>,
+    /// Without an expectation, what is a part of it: values are compared with those of peers as shares of this.
+    pub beside: Option<f64>,
     /// Half the width of its interval, as a share of it.
     pub width: f64,
     /// Names of switches and links between switches on its path, where the network is known.
@@ -69,9 +71,9 @@ pub struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// The logarithm of what is delivered to what should be; above 0 is better. Without an expectation, to 1.
+    /// The logarithm of what is delivered to what should be; above 0 is better. Without an expectation, to what is beside it, or 1.
     fn merit(&self) -> f64 {
-        let ratio = (self.value / self.expected.unwrap_or(1.0)).ln();
+        let ratio = (self.value / self.expected.or(self.beside).unwrap_or(1.0)).ln();
         if self.step.probe == Probe::Latency { -ratio } else { ratio }
     }
 }
@@ -166,17 +168,18 @@ fn centred(all: &[Compared], across: &[usize], of: usize) -> Vec<f64> {
     for i in across {
         groups.entry(group(*i)).or_default().push(all[*i].merit());
     }
-    // of few nodes, one makes a large share of the values slow: the middle of those of the others
-    let quantile = 1.0 - (1.0 - 2.0 / of.max(3) as f64) / 2.0;
-    let usual: BTreeMap<_, f64> = groups
-        .into_iter()
-        .map(|(group, mut merits)| {
-            merits.sort_by(f64::total_cmp);
-            let at = ((merits.len() - 1) as f64 * quantile).round() as usize;
-            (group, merits[at])
-        })
-        .collect();
+    let usual: BTreeMap<_, f64> =
+        groups.into_iter().filter_map(|(group, merits)| Some((group, usual(merits, of)?))).collect();
     (0..all.len()).map(|i| usual.get(&group(i)).map_or(0.0, |usual| all[i].merit() - usual)).collect()
+}
+
+/// What is usual among so many nodes of values that faults make less: of few nodes, one makes a large share of the values slow, so that
+/// it is the middle of those of the others.
+pub fn usual(mut values: Vec<f64>, of: usize) -> Option<f64> {
+    let quantile = 1.0 - (1.0 - 2.0 / of.max(3) as f64) / 2.0;
+    values.sort_by(f64::total_cmp);
+    let at = (values.len().checked_sub(1)? as f64 * quantile).round() as usize;
+    values.get(at).copied()
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -251,7 +254,7 @@ mod tests {
             .iter()
             .map(|step| {
                 let value = 50e9 * share(step) * (1.0 + 0.01 * random.normal());
-                Compared { step, value, expected: None, width: 0.0, through: Vec::new() }
+                Compared { step, value, expected: None, beside: None, width: 0.0, through: Vec::new() }
             })
             .collect();
         suspects(&values, of).into_iter().map(|s| (s.place, s.direction, s.left)).collect()
@@ -304,7 +307,7 @@ mod tests {
                 let mut through = vec![leaf(&step.from), leaf(&step.to)];
                 through.dedup();
                 let value = if through.contains(&"leaf2".to_owned()) { 40e9 } else { 50e9 };
-                Compared { step, value, expected: Some(50e9), width: 0.0, through }
+                Compared { step, value, expected: Some(50e9), beside: None, width: 0.0, through }
             })
             .collect();
         let found = suspects(&values, 64);
@@ -321,7 +324,7 @@ mod tests {
             .iter()
             .map(|step| {
                 let value = if step.to.node == 3 { 9e-6 } else { 3e-6 };
-                Compared { step, value, expected: None, width: 0.0, through: Vec::new() }
+                Compared { step, value, expected: None, beside: None, width: 0.0, through: Vec::new() }
             })
             .collect();
         let found = suspects(&values, 4);

@@ -11,6 +11,7 @@ use peerlane_measure::nodes::{NodeGpu, Probe, Step, Transport};
 use peerlane_measure::run::FlagKind;
 
 use super::{Answer, Ask, Found, Listening};
+use crate::gpu_memory;
 use crate::secret::Secret;
 use crate::tcp::{Arriving, Ends, HEADER, Hub, Outgoing, Tcp};
 use crate::transport::{Part, Side};
@@ -70,6 +71,9 @@ struct Gpus {
     step: Option<(Step, Part)>,
     /// By which others find this process's ranks.
     id: Option<String>,
+    /// In place of a driver's GPUs, for adapters.
+    #[cfg(test)]
+    stand_in: Option<Box<dyn gpu_memory::Gpus>>,
 }
 
 impl Gpus {
@@ -84,7 +88,7 @@ impl Gpus {
             }
             Ask::Connect { peer } => self.connect(&peer).map(|()| Answer::Done),
             Ask::Register { nic, gpu } => {
-                let registered = verbs::registration(&nic, &gpu, self.ranks()?.live());
+                let registered = verbs::registration(&nic, &gpu, self.memory()?);
                 let (registration, why) = match registered {
                     Ok((how, why)) => (Some(how), why),
                     Err(why) => (None, Some(why)),
@@ -152,6 +156,18 @@ impl Gpus {
         self.ranks.as_mut().ok_or_else(no_gpu)
     }
 
+    /// The GPUs for adapters.
+    fn memory(&mut self) -> Result<&mut dyn gpu_memory::Gpus, Failure> {
+        #[cfg(test)]
+        if self.stand_in.is_some() {
+            return match &mut self.stand_in {
+                Some(stand_in) => Ok(&mut **stand_in),
+                None => Err(no_gpu()),
+            };
+        }
+        Ok(self.ranks()?.live())
+    }
+
     fn hub(&mut self, at: Option<Listening>) -> Result<&Hub, Failure> {
         if self.hub.is_none() {
             let failed = |why: String| Failure::new(FlagKind::Failed, why);
@@ -188,16 +204,17 @@ impl Gpus {
 
     /// What the other sides need to reach this one.
     fn prepare(&mut self, step: &Step, part: Part, at: Option<Listening>) -> Result<String, Failure> {
-        self.ranks()?;
         match (step.transport, step.probe.collective()) {
             (Transport::Nccl, Some(_)) if part.active => {
+                self.ranks()?;
                 let id = Ranks::unique_id()?;
                 self.id = Some(id.clone());
                 Ok(id)
             }
             // others are found by the first rank's id
-            (Transport::Nccl, Some(_)) => Ok("-".to_owned()),
+            (Transport::Nccl, Some(_)) => self.ranks().map(|_| "-".to_owned()),
             (Transport::Tcp, None) if step.probe == Probe::Send => {
+                self.ranks()?;
                 let hub = self.hub(at)?;
                 let tcp = hub.side_of_any(step, part.active, part.patience)?;
                 let address = tcp.address();
@@ -206,7 +223,7 @@ impl Gpus {
             }
             (Transport::Verbs, None) => {
                 let Part { active, patience, .. } = part;
-                let gpus = self.ranks()?.live();
+                let gpus = self.memory()?;
                 let verbs: Box<dyn Side> = match step.probe {
                     Probe::SendStaged => Box::new(StagedVerbs::new(step, active, patience, gpus)?),
                     _ => Box::new(Verbs::with_gpus(step, active, patience, Some(gpus))?),
@@ -307,3 +324,7 @@ impl Arriving for Sink {
 fn of_driver(failure: Failure) -> io::Error {
     io::Error::other(failure.message)
 }
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests;

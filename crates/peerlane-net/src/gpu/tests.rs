@@ -8,12 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane_machine::one_line::shown;
+use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Method, Network, Node, NodeGpu, NodePlan, Samples, Step, Transport, Wanted};
+use peerlane_measure::nodes::{
+    Method, Network, Nic, NicGpu, Node, NodeGpu, NodePlan, Samples, Step, Transport, Wanted,
+};
 use peerlane_measure::run::FlagKind;
 
-use super::{Found, GpuSides};
+use super::{Found, GpuSides, REGISTERING};
 use crate::launcher::HostPort;
 use crate::{Agents, Head, Join, Secret, take_part};
 
@@ -139,4 +142,29 @@ fn what_answers_no_question_is_no_gpu() {
         shell("found", "").1.gpus,
         [NodeGpu { name: "GPU0".to_owned(), product: "H".to_owned(), address: None }]
     );
+}
+
+#[test]
+fn how_adapters_get_at_gpus_is_found_out_and_one_that_hangs_costs_no_other() {
+    let cases = r#"
+    *'"Register"'*'"silent0"'*) exec sleep 60 ;;
+    *'"Register"'*'"mlx5_0"'*) echo '{"Registered":{"registration":"dmabuf","why":null}}' ;;
+    *'"Register"'*) echo '{"Registered":{"registration":null,"why":"dmabuf: no; nvidia-peermem: no"}}' ;;
+    "#;
+    let (sides, _) = shell("register", cases);
+    let nic = |name: &str, gpu: bool| Nic {
+        name: name.to_owned(),
+        gpu: gpu.then(|| NicGpu { name: "GPU0".to_owned(), ..NicGpu::default() }),
+        ..Nic::default()
+    };
+    let mut nics = [nic("mlx5_1", true), nic("silent0", true), nic("mlx5_2", false), nic("mlx5_0", true)];
+    let began = Instant::now();
+    sides.register(&mut nics);
+    assert!(began.elapsed() < 3 * REGISTERING, "{:?}", began.elapsed());
+    let found: Vec<_> =
+        nics.iter().filter_map(|nic| nic.gpu.as_ref()).map(|gpu| (gpu.registration, &gpu.why)).collect();
+    assert_eq!(found[0], (None, &Some("dmabuf: no; nvidia-peermem: no".to_owned())));
+    assert!(found[1].0.is_none() && found[1].1.as_ref().is_some_and(|why| why.contains("was killed")), "{found:?}");
+    assert_eq!(found[2], (Some(Registration::Dmabuf), &None));
+    assert_eq!(nics[2].gpu, None);
 }

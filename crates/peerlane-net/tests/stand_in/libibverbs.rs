@@ -420,6 +420,9 @@ unsafe extern "C" fn post_send(
                 match other.receives.pop_front() {
                     Some((id, to, room)) => {
                         ptr::copy(local, to as *mut u8, length.min(room));
+                        if context.name == "wrong0" && length.min(room) > 8 {
+                            *(to as *mut u8).add(length.min(room) / 2) ^= 1;
+                        }
                         report(other.completions, id, ibv_wc_status::IBV_WC_SUCCESS);
                     }
                     None => other.waiting.push_back(std::slice::from_raw_parts(local, length).to_vec()),

@@ -1,4 +1,4 @@
-//! Builds the stand-in of `libibverbs`.
+//! Builds the stand-in of `libibverbs`, and runs tests with it.
 
 use std::env;
 use std::fs;
@@ -20,4 +20,18 @@ pub(crate) fn built(target: &str, test: &str) -> PathBuf {
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     folder
+}
+
+/// Runs a test of this program again, with the stand-in where the loader looks first.
+pub(crate) fn with_the_library(target: &str, test: &str) {
+    let folder = built(target, test.rsplit("::").next().unwrap_or(test));
+    let again = Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .env("LD_LIBRARY_PATH", &folder)
+        .output()
+        .unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(again.status.success(), "{said}\n{}", String::from_utf8_lossy(&again.stderr));
+    assert!(said.contains("1 passed"), "{said}");
 }

@@ -1,5 +1,6 @@
-use super::super::{Nic, NodeGpu};
+use super::super::{Nic, NicGpu, NodeGpu};
 use super::*;
+use peerlane_machine::transfer::Registration;
 use std::collections::{BTreeSet, HashSet};
 
 fn node(host: usize, nics: usize) -> Node {
@@ -138,4 +139,47 @@ fn nccl_joins_the_gpus_of_nodes_that_have_both() {
     assert!(staged.iter().all(|s| s.probe == Probe::Send && s.to.is_gpu() && !s.is_loopback()), "{staged:?}");
     let refused = NodePlan::of(&nodes[3..5], &wanted, Method::default()).unwrap_err().to_string();
     assert_eq!(refused, "no two nodes have a GPU and NCCL; use --transport tcp");
+}
+
+#[test]
+fn gpu_memory_by_verbs_has_few_partners_where_adapters_take_it_and_is_staged_by_neighbours() {
+    let mut nodes = nodes(&[2; 20]);
+    for (at, nic) in nodes.iter_mut().flat_map(|node| node.nics.iter_mut().enumerate()) {
+        let registration = Some(Registration::Dmabuf);
+        nic.gpu = Some(NicGpu { name: format!("GPU{}", 3 * at), registration, why: None });
+    }
+    // refused by one adapter, and no GPU on one node
+    nodes[4].nics[1].gpu.as_mut().unwrap().registration = None;
+    nodes[7].nics.iter_mut().for_each(|nic| nic.gpu = None);
+    let wanted = Wanted { transports: vec![Transport::Verbs], ..Wanted::default() };
+    let plan = NodePlan::of(&nodes, &wanted, Method::default()).unwrap();
+    let rounds = plan.rounds_of(&nodes);
+    assert_eq!(rounds.len(), plan.rounds);
+    let of_gpus: Vec<&Vec<Step>> = rounds.iter().filter(|round| round.iter().any(Step::is_of_gpus)).collect();
+    assert!(of_gpus.iter().all(|round| round.iter().all(|step| step.is_of_gpus() && step.to.is_gpu())));
+    let steps: Vec<&Step> = of_gpus.into_iter().flatten().collect();
+    let count = |probe: Probe, nic: &str, node: usize| {
+        let of = |step: &&&Step| step.probe == probe && step.from.nic.as_deref() == Some(nic);
+        let of: Vec<_> = steps.iter().filter(of).collect();
+        assert!(of.iter().all(|step| step.to.nic == step.from.nic && !step.is_loopback()));
+        [of.iter().filter(|s| s.from.node == node).count(), of.iter().filter(|s| s.to.node == node).count()]
+    };
+    for (nic, memory) in [("mlx5_0", "GPU0"), ("mlx5_1", "GPU3")] {
+        let refused = if nic == "mlx5_1" { 4 } else { 7 };
+        for node in 0..20 {
+            let partners = if node == refused || node == 7 { 0 } else { 3 };
+            assert_eq!(count(Probe::Write, nic, node), [partners; 2], "{nic} {node}");
+        }
+        assert!(steps.iter().filter(|s| s.from.nic.as_deref() == Some(nic)).all(|s| s.from.memory == memory));
+    }
+    for node in 0..20 {
+        let staged = usize::from(node != 7);
+        assert_eq!(count(Probe::SendStaged, "mlx5_0", node), [staged; 2], "{node}");
+    }
+    assert!(!steps.iter().any(|s| s.probe == Probe::SendStaged && s.from.nic.as_deref() == Some("mlx5_1")));
+    // adapters that take none stage nevertheless
+    nodes.iter_mut().flat_map(|n| &mut n.nics).filter_map(|n| n.gpu.as_mut()).for_each(|gpu| gpu.registration = None);
+    let steps = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();
+    let probes: BTreeSet<Probe> = steps.iter().filter(|step| step.is_of_gpus()).map(|step| step.probe).collect();
+    assert_eq!(probes, BTreeSet::from([Probe::SendStaged]));
 }

@@ -1,0 +1,107 @@
+//! GPU memory by verbs beside host memory by the same NICs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Joined, OFF};
+use peerlane_design::simulated_cluster::Prediction;
+use peerlane_machine::stats::Median;
+use peerlane_measure::nodes::{Cell, Probe, Step, Transport, usual};
+
+/// What host memory reached by verbs, from NIC to NIC: what GPU memory is compared with, since all but the path between NIC and GPU
+/// is the same.
+pub(super) struct Beside<'a> {
+    pairs: HashMap<[Port<'a>; 2], f64>,
+    /// Medians over partners.
+    out: HashMap<Port<'a>, f64>,
+    into: HashMap<Port<'a>, f64>,
+}
+
+/// What is usual of a rail.
+pub(super) struct Usual {
+    /// What host memory reaches at least where nothing is wrong with the network.
+    sound: f64,
+    /// What GPU memory reaches there.
+    value: f64,
+    /// The same as a share of what is expected, where that is known.
+    share: Option<f64>,
+}
+
+/// A node and its NIC.
+type Port<'a> = (usize, &'a str);
+
+impl<'a> Beside<'a> {
+    pub(super) fn of(cells: impl IntoIterator<Item = &'a Cell>) -> Self {
+        let of_hosts = cells.into_iter().filter(|cell| {
+            let step = &cell.step;
+            step.probe == Probe::Write && !step.is_of_gpus() && !step.is_loopback()
+        });
+        let pairs: HashMap<[Port; 2], f64> =
+            of_hosts.filter_map(|cell| Some((ports(&cell.step)?, cell.value()?))).collect();
+        let [out, into] = [0, 1].map(|end| {
+            let mut of: HashMap<Port, Vec<f64>> = HashMap::new();
+            pairs.iter().for_each(|(ports, value)| of.entry(ports[end]).or_default().push(*value));
+            of.into_iter().filter_map(|(port, values)| Some((port, Median::of(&values)?.value))).collect()
+        });
+        Beside { pairs, out, into }
+    }
+
+    /// Beside a step with GPU memory: between the same NICs, or what each reaches with others.
+    fn get(&self, step: &Step) -> Option<f64> {
+        let is_beside = step.transport == Transport::Verbs && step.is_of_gpus();
+        let [from, to] = ports(step).filter(|_| is_beside)?;
+        let usual = || Some(self.out.get(&from)?.min(*self.into.get(&to)?));
+        self.pairs.get(&[from, to]).copied().or_else(usual)
+    }
+
+    /// What GPU memory reaches by each rail, of steps of one kind between so many nodes.
+    pub(super) fn usual<'c>(
+        &self,
+        nodes: usize,
+        joined: impl Iterator<Item = &'c Joined<'c>>,
+    ) -> BTreeMap<Option<String>, Usual> {
+        let mut of: BTreeMap<Option<String>, Vec<(&Joined, f64, f64)>> = BTreeMap::new();
+        for one in joined {
+            if let (Some(value), Some(host)) = (one.cell.value(), self.get(&one.cell.step)) {
+                of.entry(one.cell.step.from.nic.clone()).or_default().push((one, value, host));
+            }
+        }
+        let of_rail = |(nic, all): (Option<String>, Vec<(&Joined, f64, f64)>)| {
+            let sound = OFF * usual(all.iter().map(|(.., host)| *host).collect(), nodes)?;
+            let sound_ones = || all.iter().filter(|(.., host)| *host >= sound);
+            let value = usual(sound_ones().map(|(_, value, _)| *value).collect(), nodes)?;
+            let share = usual(sound_ones().filter_map(|(one, ..)| one.share()).collect(), nodes);
+            Some((nic, Usual { sound, value, share }))
+        };
+        of.into_iter().filter_map(of_rail).collect()
+    }
+
+    /// What a step with GPU memory should reach by what others of its rail do: as much of what is expected where host memory reaches
+    /// what it does with most, and else no more than host memory.
+    pub(super) fn by_peers(&self, one: &Joined, usual: &BTreeMap<Option<String>, Usual>) -> Option<f64> {
+        let usual = usual.get(&one.cell.step.from.nic)?;
+        let host = self.get(&one.cell.step)?;
+        let expected = one.expected.as_ref().map(|expected| expected.value);
+        Some(match expected.zip(usual.share) {
+            Some((expected, share)) if host >= usual.sound => share * expected,
+            _ => usual.value.min(host),
+        })
+    }
+
+    /// What a step should reach where host memory does not reach it either.
+    pub(super) fn lowered(&self, cell: &Cell, expected: Prediction) -> Prediction {
+        match self.get(&cell.step).filter(|host| *host < expected.value) {
+            Some(value) => {
+                let range = expected.range.map(|range| range.map(|end| end.min(value)));
+                Prediction { value, bound_by: Some(NETWORK.to_owned()), range, ..expected }
+            }
+            None => expected,
+        }
+    }
+}
+
+fn ports(step: &Step) -> Option<[Port<'_>; 2]> {
+    Some([(step.from.node, step.from.nic.as_deref()?), (step.to.node, step.to.nic.as_deref()?)])
+}
+
+/// What binds GPU memory that reaches what host memory does.
+const NETWORK: &str = "what host memory reaches by the same NICs";
