@@ -15,6 +15,7 @@ mod stand_in;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -24,12 +25,13 @@ use peerlane_machine::matrix::Operation;
 use peerlane_machine::transfer::{NicEnd, Rdma, Registration, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
-use peerlane_measure::nodes::{Cell, Event, Method, Node, NodePlan, Probe, Transport, Wanted, execute};
+use peerlane_measure::nodes::{Cell, End, Event, Method, Node, NodePlan, Probe, Step, Transport, Wanted, execute};
 use peerlane_measure::run::{self, FlagKind};
 use peerlane_measure::{measure, plan};
 use peerlane_net::gpu_memory::Gpus;
 use peerlane_net::launcher::HostPort;
-use peerlane_net::verbs::nics;
+use peerlane_net::transport::Side;
+use peerlane_net::verbs::{StagedVerbs, nics, registration};
 use peerlane_net::{Agents, Head, Join, LocalNics, Secret, take_part};
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -286,6 +288,37 @@ fn a_real_gpu() {
         println!("{}: {:?}", run::ends(&cell.work), cell.flags);
         assert!(cell.flag(FlagKind::NotApplicable).is_some_and(|flag| flag.detail.starts_with(run::NO_GPU_MEMORY)));
     }
+    let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    let both = [names[0], names[names.len() - 1]];
+    for gpus in [both, [both[1], both[0]]] {
+        for (nic, intact) in [("sound0", true), ("sound1", true), ("wrong0", false)] {
+            let (values, verdict) = staged_between(nic, gpus, &mut live).unwrap();
+            println!("{nic}, {} → {}, staged at both ends: {values:?} {verdict:?}", gpus[0], gpus[1]);
+            assert!(values.len() == 8 && matches!(verdict, Verdict::Intact) == intact, "{verdict:?}");
+        }
+    }
+    println!("{}: {:?}", both[0], registration("sound0", both[0], &mut live));
+}
+
+/// What two sides of this process send from one GPU to another through host memory.
+fn staged_between(nic: &str, gpus: [&str; 2], live: &mut Live) -> Result<(Vec<f64>, Verdict), Failure> {
+    let end = |node: usize| End { node, nic: Some(nic.to_owned()), memory: gpus[node].to_owned() };
+    let (from, to, transport, probe) = (end(0), end(1), Transport::Verbs, Probe::SendStaged);
+    let step = Step { from, to, transport, probe, size: Bytes::from_mib(1), queue_pairs: 4, between: Vec::new() };
+    let patience = Seconds::new(3.0);
+    let mut active = StagedVerbs::new(&step, true, patience, live)?;
+    let mut passive = StagedVerbs::new(&step, false, patience, live)?;
+    active.connect(&passive.address())?;
+    passive.connect(&active.address())?;
+    let over = AtomicBool::new(false);
+    let values = thread::scope(|scope| {
+        let serving = scope.spawn(|| passive.serve(&|| over.load(Ordering::Relaxed)).map(|()| passive.verify()));
+        let values = active.sample(8, Seconds::new(0.05));
+        over.store(true, Ordering::Relaxed);
+        let verdict = serving.join().unwrap()?;
+        Ok::<_, Failure>((values?, verdict?))
+    });
+    values
 }
 
 /// Two agents in threads of this process, each with all adapters.

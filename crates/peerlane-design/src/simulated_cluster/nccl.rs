@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Known, Prediction, Predictor, Share};
+use super::predictor::{Known, Prediction, Predictor, Share};
 use crate::cluster::{Cluster, Latencies};
 use crate::simulate::library::Library;
 use peerlane_machine::fabric::NodeId;
