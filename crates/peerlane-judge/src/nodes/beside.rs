@@ -46,11 +46,16 @@ impl<'a> Beside<'a> {
     }
 
     /// Beside a step with GPU memory: between the same NICs, or what each reaches with others.
-    fn get(&self, step: &Step) -> Option<f64> {
+    pub(super) fn get(&self, step: &Step) -> Option<f64> {
         let is_beside = step.transport == Transport::Verbs && step.is_of_gpus();
         let [from, to] = ports(step).filter(|_| is_beside)?;
         let usual = || Some(self.out.get(&from)?.min(*self.into.get(&to)?));
         self.pairs.get(&[from, to]).copied().or_else(usual)
+    }
+
+    /// Whether host memory was measured between the very NICs of a step.
+    pub(super) fn is_of_pair(&self, step: &Step) -> bool {
+        ports(step).is_some_and(|ports| self.pairs.contains_key(&ports))
     }
 
     /// What GPU memory reaches by each rail, of steps of one kind between so many nodes.

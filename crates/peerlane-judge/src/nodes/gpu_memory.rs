@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Joined;
-use super::slow::LOOK_BESIDE_GPU;
 use super::words::{FEW, end, host, listed, quantity};
 use crate::check::nic_gpu_refused::{CONFIRM, EXPECTED, fix};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
 use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, NodesRun, Probe, Transport};
 
@@ -19,12 +17,6 @@ const SLOWER: f64 = 0.95;
 
 /// From this share of the staged rate on that is only good to know.
 const LITTLE: f64 = 0.85;
-
-/// Share of a rail's pairs that must be slow for all to be.
-const NEARLY_ALL: f64 = 0.75;
-
-/// Less than this of what is expected is an error.
-const ERROR: f64 = 0.5;
 
 /// Adapters that take no memory of GPUs whose driver offers it, in one finding; and the nodes that have such.
 pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet<usize>) {
@@ -65,52 +57,6 @@ pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet
         ..raised.summary(summary).about(Subject::nodes_of(names)).finding
     };
     (Some(finding), nodes)
-}
-
-/// Rails of which nearly all pairs are below what GPU memory may reach, so that no node stands out: one finding.
-pub(super) fn everywhere(run: &NodesRun, joined: &[Joined]) -> Option<Finding> {
-    let mut rails: BTreeMap<&str, Vec<(f64, f64, &Joined)>> = BTreeMap::new();
-    for one in joined.iter().filter(|j| j.cell.step.probe == Probe::Write && j.cell.step.is_of_gpus() && !j.cell.again)
-    {
-        let Some((value, expected)) = one.cell.value().zip(one.expected.as_ref()) else { continue };
-        let (Some([low, _]), Some(nic)) = (expected.range, &one.cell.step.from.nic) else { continue };
-        rails.entry(nic).or_default().push((value / low, value / expected.value, one));
-    }
-    let is_slow = |all: &Vec<(f64, f64, &Joined)>| {
-        all.iter().filter(|(by_low, ..)| *by_low < super::OFF).count() as f64 >= NEARLY_ALL * all.len() as f64
-    };
-    rails.retain(|_, all| is_slow(all));
-    let all: Vec<&(f64, f64, &Joined)> = rails.values().flatten().collect();
-    let share = Median::of(&all.iter().map(|(_, share, _)| *share).collect::<Vec<_>>())?.value;
-    let (_, _, worst) = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (value, expected) = worst.cell.value().zip(worst.expected.as_ref())?;
-    let [from, to] = [&worst.cell.step.from, &worst.cell.step.to].map(|of| end(run, of));
-    let names: Vec<String> = rails.keys().map(|nic| (*nic).to_owned()).collect();
-    let nodes: BTreeSet<usize> = all.iter().flat_map(|(_, _, one)| one.cell.step.nodes()).collect();
-    let severity = if share < ERROR { Severity::Error } else { Severity::Warning };
-    let raised = Raised::new("nic-gpu-slow", FindingKind::Fault, severity, Certainty::Possible);
-    let summary = format!(
-        "GPU memory by {} reaches {:.0} % of what the paths between NICs and GPUs should carry, on nearly all nodes",
-        listed(&names, FEW),
-        100.0 * share
-    );
-    let subjects = nodes.iter().take(FEW).map(|node| host(run, *node));
-    Some(Finding {
-        measured: format!("from {from} to {to}, for one: {}", quantity(false, value)),
-        expected: format!(
-            "{}, by the model; at least {}",
-            quantity(false, expected.value),
-            quantity(false, expected.range?[0])
-        ),
-        fix: format!("On all nodes {LOOK_BESIDE_GPU}"),
-        confirm: "on one of them: `peerlane measure --tests nic,nic-gpu`; `lspci -vvv | grep ACSCtl`".to_owned(),
-        cost: Some(Cost {
-            lost: (expected.value - value) / 1e9,
-            unit: Unit::GigabytesPerSecond,
-            share: 1.0 - value / expected.value,
-        }),
-        ..raised.summary(summary).about(Subject::nodes_of(subjects)).finding
-    })
 }
 
 /// Pairs that reach more of GPU memory by way of host memory than directly, and are not slower than they should be.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Joined;
+use super::beside::Beside;
 use super::words::{end, quantity, transport};
+use super::{Joined, OFF};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
@@ -22,6 +23,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
         return Vec::new();
     }
     let back = |step: &Step| Step { from: step.to.clone(), to: step.from.clone(), ..step.clone() };
+    let beside = Beside::of(joined.iter().map(|j| j.cell));
     // of what was measured again, the later one counts
     let mut found = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {
@@ -31,6 +33,10 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
         // where it is known what both should be, that is what they are compared with
         let Some(other) = other.filter(|other| one.expected.is_none() || other.expected.is_none()) else { continue };
         let (Some(value), Some(usual)) = (one.cell.value(), other.cell.value()) else { continue };
+        // what host memory shows is no matter of GPUs
+        if beside.get(step).is_some_and(|host| value >= OFF * host) {
+            continue;
+        }
         let (Some(mine), Some(theirs)) = (one.cell.estimate, other.cell.estimate) else { continue };
         if mine.high >= SLOW * theirs.low {
             continue;
@@ -44,7 +50,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             (100.0 * left).max(1.0)
         );
         let finding = raised.summary(summary).about(vec![Subject::Pair(from.clone(), to.clone())]).finding;
-        let key = (from.clone(), to.clone(), step.transport);
+        let key = (from.clone(), to.clone(), step.transport, step.is_of_gpus());
         let finding = Finding {
             measured: format!("{}: {}", transport(step.transport), quantity(false, value)),
             expected: format!("{}, as from {to} to {from}", quantity(false, usual)),
@@ -56,12 +62,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             cost: Some(Cost { lost: (usual - value) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
             ..finding
         };
-        // what host memory shows is no matter of GPUs
-        if step.is_of_gpus() {
-            found.entry(key).or_insert(finding);
-        } else {
-            found.insert(key, finding);
-        }
+        found.insert(key, finding);
     }
     found.into_values().collect()
 }

@@ -10,7 +10,7 @@ use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
-use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Transport, suspects};
+use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
 
 /// More slow paths than this are not at fault one by one.
 const MANY: usize = 8;
@@ -37,6 +37,38 @@ struct Slow {
     values: usize,
     /// Whether `usual` is what the cluster's description gives, not what peers reach.
     expected: bool,
+}
+
+impl Slow {
+    /// Of two nodes each explains the values of the other one: it is the one whose loopback is slow, too, or else what is between
+    /// them for all that is known. `step` is one of those that it explains.
+    fn of_two_nodes(self, joined: &[Joined], step: &Step) -> Slow {
+        let (node, nic) = match &self.place {
+            Place::Node(node) => (*node, None),
+            Place::Nic(node, nic) => (*node, Some(nic.clone())),
+            Place::Path(..) | Place::Switch(_) => return self,
+        };
+        let other = 1 - node.min(1);
+        let is_slow = |node: usize| {
+            let key = nic.clone().map_or(Key::Node(node, Direction::Both), |nic| Key::Nic(node, nic, Direction::Both));
+            loopback(joined, &key) == Loopback::Slow
+        };
+        match (is_slow(node), is_slow(other)) {
+            (true, _) => self,
+            (false, true) => {
+                let direction = match self.direction {
+                    Direction::Both => Direction::Both,
+                    Direction::Out => Direction::In,
+                    Direction::In => Direction::Out,
+                };
+                Slow { place: nic.map_or(Place::Node(other), |nic| Place::Nic(other, nic)), direction, ..self }
+            }
+            (false, false) => {
+                let direction = if self.direction == Direction::Both { Direction::Both } else { Direction::Out };
+                Slow { place: Place::Path(step.from.clone(), step.to.clone()), direction, ..self }
+            }
+        }
+    }
 }
 
 /// What is slow, by part: of one part all transports, and its latencies, together.
@@ -74,14 +106,20 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                 Some(compared)
             })
             .collect();
-        found.extend(suspects(&values, run.nodes.len()).into_iter().map(|suspect| {
+        let is_known = |suspect: &Suspect| {
+            // other pairs may load the links of a path, other than those beside which host memory was measured there
+            let beside = |i: &usize| beside.is_of_pair(values[*i].step);
+            !by_verbs || !matches!(suspect.place, Place::Path(..)) || suspect.values.iter().all(beside)
+        };
+        found.extend(suspects(&values, run.nodes.len()).into_iter().filter(is_known).map(|suspect| {
             let median = |mut of: Vec<f64>| {
                 of.sort_by(f64::total_cmp);
                 of.get(of.len() / 2).copied().unwrap_or(0.0)
             };
             let measured = median(suspect.values.iter().map(|i| values[*i].value).collect());
             let usual = if probe == Probe::Latency { measured * suspect.left } else { measured / suspect.left };
-            Slow {
+            let step = suspect.values.first().map(|i| values[*i].step);
+            let slow = Slow {
                 transport,
                 probe,
                 latency: probe == Probe::Latency,
@@ -93,6 +131,10 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                 expected: suspect.values.iter().all(|i| predicted[*i]),
                 place: suspect.place,
                 direction: suspect.direction,
+            };
+            match step.filter(|_| run.nodes.len() == 2) {
+                Some(step) => slow.of_two_nodes(joined, step),
+                None => slow,
             }
         }));
     }
@@ -202,7 +244,11 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
         (_, true) => "nic-gpu-slow",
         _ => rule,
     };
-    let cause = if only_gpus { BESIDE_GPU } else { cause(key, loopback) };
+    let cause = match key {
+        _ if only_gpus => BESIDE_GPU,
+        Key::Pair(..) if run.nodes.len() == 2 => "two nodes do not tell whether it is an end or the path",
+        _ => cause(key, loopback),
+    };
     let percent = format!("{:.0} %", 100.0 * left);
     let summary = match (key, late) {
         (Key::Pair(..), true) => format!("messages take {:.1} times as long {part}", 1.0 / left),
@@ -386,6 +432,15 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
                 format!("`ssh {} rdma statistic show link {nic}`, `perfquery`, `ethtool -S`", name(*node)),
             )
         }
+        (Key::Pair(a, b), _) if run.nodes.len() == 2 => (
+            format!(
+                "Check port speed and error counters of the NICs of {} and {} and at the switch, then exchange the cables. A third \
+                 node in the run tells which end it is.",
+                name(*a),
+                name(*b)
+            ),
+            "`perfquery`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
+        ),
         (Key::Pair(a, b), _) => (
             format!("Find the route between {} and {}: a link on it is slow, or shared with others.", name(*a), name(*b)),
             "`ibtracert`, counters of the switches on the way".to_owned(),

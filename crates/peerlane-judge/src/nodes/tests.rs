@@ -511,3 +511,59 @@ fn pairs_that_are_faster_through_host_memory_are_a_matter_of_design() {
     assert_eq!((only.rule.as_str(), only.kind), ("nic-gpu-slow", FindingKind::Design));
     assert!(only.summary.ends_with(" of its rate at worst, in 2 of 2 pairs"), "{only:#?}");
 }
+
+#[test]
+fn of_two_nodes_the_loopback_tells_the_end_and_else_it_is_between_them() {
+    let (_, run) = tessa_pair("slow-nic:node1/mlx5_2:0.6");
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let findings = verdict_on(&run, Some(&cluster)).findings;
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert!(only.summary.starts_with("node1/mlx5_2 has 60 % of the rate to and from all others: its loopback is slow"));
+    for (fault, words) in [
+        ("slow-cable:node1/mlx5_2:0.6", "between node0 and node1, 60 % of the rate is left: two nodes do not tell"),
+        (
+            "one-way:node1/mlx5_2:0.6",
+            "one way between node0 and node1, 60 % of the rate is left: two nodes do not tell",
+        ),
+    ] {
+        let (_, run) = tessa_pair(fault);
+        let findings = verdict_on(&run, Some(&cluster)).findings;
+        let [only] = &findings[..] else { panic!("{fault}: {findings:#?}") };
+        assert!(only.rule == "slow-between-nodes" && only.summary.starts_with(words), "{only:#?}");
+        assert!(only.measured.starts_with("verbs by mlx5_2: 7."), "{only:#?}");
+    }
+}
+
+#[test]
+fn a_lone_rail_that_is_slow_both_ways_is_named_where_it_is_known_what_it_should_carry() {
+    let (_, mut run) = tessa_pair("slow-cable:node1/mlx5_0:0.6");
+    run.nodes.iter_mut().for_each(|node| node.nics.truncate(1));
+    run.cells.retain(|cell| cell.step.from.nic.as_deref() == Some("mlx5_0"));
+    let findings = verdict_on(&run, None).findings;
+    let [only] = &findings[..] else { panic!("{findings:#?}") };
+    assert_eq!(only.summary, "all pairs of nodes reach 60 % of what ports and links should carry, by mlx5_0");
+    let (_, mut sound) = tessa_pair("");
+    sound.cells.retain(|cell| cell.step.from.nic.as_deref() == Some("mlx5_0"));
+    assert_eq!(verdict_on(&sound, None).findings, []);
+}
+
+#[test]
+fn paths_that_share_links_while_others_run_are_nobodys_fault() {
+    let node = |name: &str| catalogue::system(name).and_then(Result::ok);
+    for (nodes, shape) in [(9, "fat-tree:2"), (25, "fat-tree:2:2")] {
+        let text = format!("name = \"c\"\nnode = \"hgx-h200\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\n");
+        let cluster = with_latencies_of_adapters(read_cluster(&text, "c", node).unwrap());
+        for (fault, named) in [
+            ("", None),
+            ("slow-nic-gpu:node1/mlx5_7:0.6", Some("nic-gpu-slow node1/mlx5_7")),
+            ("slow-path:node0-node1:0.5", Some("slow-between-nodes node0-node1")),
+            ("no-gpudirect:node1:0.4", Some("nic-gpu-refused node1")),
+        ] {
+            let run = measured(&cluster, fault.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 50);
+            let findings = verdict_on(&run, None).findings;
+            let faults = findings.iter().filter(|finding| finding.kind == FindingKind::Fault);
+            let found: Vec<String> = faults.map(|f| format!("{} {}", f.rule, f.subjects[0])).collect();
+            assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), Vec::from_iter(named), "{shape} {fault}");
+        }
+    }
+}

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::pairings::packed;
-use super::schedule::{rails, step};
+use super::schedule::{AGAIN, rails, step};
 use super::suspects::NEARLY_ALL;
-use super::{Cell, Compared, End, Event, Network, NodePlan, Place, Probe, Step, Transport, all_reduces, suspects};
+use super::{
+    Cell, Compared, Direction, End, Event, Network, NodePlan, Place, Probe, Step, Transport, all_reduces, suspects,
+};
 use crate::run::FlagKind;
 
 /// Proven partners that a suspect is measured with again.
@@ -174,9 +176,16 @@ impl Execution<'_> {
                 pairs.extend([(*a, *b), (*b, *a)]);
             }
         };
+        // a path by itself, so that others of its round do not load the links between switches; its ends are sound with others
+        let mut alone: Vec<(usize, usize)> = Vec::new();
         for suspect in suspects(&values, rail.len()) {
             match &suspect.place {
-                Place::Path(a, b) => path(a, b, &mut pairs),
+                Place::Path(a, b) => {
+                    if let (Some(a), Some(b)) = (places.get(a), places.get(b)) {
+                        alone.push((*a, *b));
+                        alone.extend((suspect.direction == Direction::Both).then_some((*b, *a)));
+                    }
+                }
                 Place::Node(node) | Place::Nic(node, _) => {
                     if let Some(end) = rail.iter().find(|end| end.node == *node) {
                         path(end, end, &mut pairs);
@@ -212,18 +221,23 @@ impl Execution<'_> {
                 pairs.extend([(suspect, proven[at]), (proven[at], suspect)]);
             }
         }
-        // a loopback is a pair of one end with itself, which GPU memory has none of
-        if rail.iter().any(End::is_gpu) {
-            pairs.retain(|(a, b)| a != b);
-        }
-        // what is measured both ways at once is a pair of either order
-        if transport == Transport::Nccl {
-            pairs = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
-        }
         let mut known = HashSet::new();
-        pairs.retain(|pair| known.insert(*pair));
-        let rounds = packed(pairs).into_iter().take(super::schedule::AGAIN);
+        for pairs in [&mut alone, &mut pairs] {
+            // a loopback is a pair of one end with itself, which GPU memory has none of
+            if rail.iter().any(End::is_gpu) {
+                pairs.retain(|(a, b)| a != b);
+            }
+            // what is measured both ways at once is a pair of either order
+            if transport == Transport::Nccl {
+                pairs.iter_mut().for_each(|(a, b)| (*a, *b) = (*a.min(b), *a.max(b)));
+            }
+            pairs.retain(|pair| known.insert(*pair));
+        }
+        let together = packed(pairs);
+        alone.truncate(AGAIN - together.len().min(AGAIN / 2));
+        let rounds = alone.into_iter().map(|pair| vec![pair]).chain(together);
         rounds
+            .take(AGAIN)
             .map(|round| round.into_iter().map(|(a, b)| step(transport, false, &rail[a], &rail[b])).collect())
             .collect()
     }
