@@ -58,7 +58,7 @@ impl Joined<'_> {
     }
 
     /// What the value is judged by: the nearest to it of what it may be.
-    fn against(&self) -> Option<f64> {
+    pub fn against(&self) -> Option<f64> {
         let expected = self.expected.as_ref()?;
         let within = |range: [f64; 2]| self.cell.value().map(|value| value.max(range[0]).min(range[1]));
         Some(expected.range.and_then(within).unwrap_or(expected.value))
@@ -292,7 +292,7 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
 }
 
 /// Below this share of what is expected, a value is off: ClusterKit's limit.
-const OFF: f64 = 0.93;
+pub const OFF: f64 = 0.93;
 
 impl Pair {
     /// Whether it is worse than expected, by more than pairs that are sound differ.

@@ -311,14 +311,13 @@ fn staged_between(nic: &str, gpus: [&str; 2], live: &mut Live) -> Result<(Vec<f6
     active.connect(&passive.address())?;
     passive.connect(&active.address())?;
     let over = AtomicBool::new(false);
-    let values = thread::scope(|scope| {
+    thread::scope(|scope| {
         let serving = scope.spawn(|| passive.serve(&|| over.load(Ordering::Relaxed)).map(|()| passive.verify()));
         let values = active.sample(8, Seconds::new(0.05));
         over.store(true, Ordering::Relaxed);
         let verdict = serving.join().unwrap()?;
-        Ok::<_, Failure>((values?, verdict?))
-    });
-    values
+        Ok((values?, verdict?))
+    })
 }
 
 /// Two agents in threads of this process, each with all adapters.

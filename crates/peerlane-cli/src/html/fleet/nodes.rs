@@ -9,7 +9,7 @@ use peerlane::action::Action;
 use peerlane::check::{Finding, Severity};
 use peerlane::matrix::Unit;
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
-use peerlane::nodes_check::{Joined, NodesCheck, quantity};
+use peerlane::nodes_check::{Joined, NodesCheck, OFF, quantity};
 use peerlane::run::FlagKind;
 use peerlane::stats::Median;
 use peerlane::subject::{Subject, join};
@@ -144,8 +144,12 @@ impl FleetPage {
                 |of: Transport| [Transport::Verbs, Transport::Nccl, Transport::Tcp].iter().position(|t| *t == of);
             kinds.sort_by_key(|(transport, probe, gpus)| (order(*transport), *probe, *gpus));
             kinds.dedup();
-            // the map begins with the first, and one without scores is empty
-            kinds.sort_by_key(|of| !has_scores(of));
+            // the map begins with the first: one that shows what is off, and none that is empty
+            let is_off = |of: &Kind| {
+                let off = |one: &Scored| one.score.is_some_and(|score| score < OFF);
+                scored.iter().any(|one| off(one) && kind(&one.joined.cell.step) == *of)
+            };
+            kinds.sort_by_cached_key(|of| (!has_scores(of), !is_off(of)));
             kinds
         };
         let n = run.nodes.len();
@@ -209,7 +213,9 @@ fn scored<'a>(joined: &'a [Joined<'a>]) -> Vec<Scored<'a>> {
         let share = |value: f64, against: f64| {
             if one.cell.step.probe == Probe::Latency { against / value } else { value / against }
         };
-        let score = if failed { Some(0.0) } else { one.cell.value().zip(against).map(|(v, a)| share(v, a)) };
+        // a value within the range of what it may be is as expected
+        let should = one.against().or(against);
+        let score = if failed { Some(0.0) } else { one.cell.value().zip(should).map(|(v, a)| share(v, a)) };
         Scored { joined: one, against, score }
     };
     joined.iter().map(score).collect()
