@@ -237,3 +237,33 @@ fn line_rate(machine: &Machine, nic: NodeId) -> Result<Rate, ClusterError> {
         ClusterError::Network(format!("the line rate of {name} is not known; give the rate of the network's links"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane_read::catalogue::system;
+
+    /// Nodes with eight GPUs and eight NICs, on rails.
+    pub(super) fn hgx(nodes: u32) -> Cluster {
+        let wanted: Wanted = "rail".parse().unwrap();
+        Cluster::of(system("hgx-h200").unwrap().unwrap(), nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
+    }
+
+    #[test]
+    fn names_that_are_not_there() {
+        let cluster = hgx(4);
+        for name in ["node4/GPU0", "node0/GPU8", "node0/sw0", "GPU0", "nodex/GPU0", "node0/mlx5_0"] {
+            let refused = cluster.find(name);
+            assert!(matches!(refused, Err(ClusterError::Unknown(..) | ClusterError::Lookup(_))), "{name}");
+        }
+        let single = Cluster::single(system("exxact-devbox").unwrap().unwrap());
+        assert!(single.find("GPU3").is_ok() && single.find("node0/GPU3").is_err());
+    }
+
+    #[test]
+    fn a_machine_without_a_nic_is_no_cluster() {
+        let machine = system("exxact-devbox").unwrap().unwrap();
+        let got = Cluster::of(machine, 2, &Wanted::Switch, None, Seconds::new(0.0));
+        assert!(matches!(got, Err(ClusterError::NoNic(_))));
+    }
+}

@@ -1,18 +1,25 @@
 //! What a transfer between two GPUs of a cluster uses: of the source's node, of the network, of the destination's node.
 
+mod leg;
+mod nics;
+mod resources;
+
 use std::collections::HashMap;
 
-use super::names::{Component, alike};
+use super::names::Component;
 use super::network::Port;
 use super::{Cluster, ClusterError};
+use leg::Leg;
+use nics::nearest_nics;
 use peerlane_machine::copy_time::Startup;
-use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::matrix::{Engine, Operation};
+use peerlane_machine::fabric::NodeId;
+use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_model::model::rdma::{self, Message, Method, NicPath, method_in_use, nic_path};
-use peerlane_model::model::{Model, PeerAccess, Transfer};
+use peerlane_model::model::Model;
+use peerlane_model::model::rdma::{self, Message, Method};
 use peerlane_model::solve::{Demand, Resource, Turns};
 use peerlane_read::catalogue::Parts;
+use resources::{CHANNEL, on};
 
 /// A GPU, NIC or host memory of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,20 +66,6 @@ pub struct ClusterRoute {
     copy: Option<Startup>,
 }
 
-/// A path within a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Leg {
-    /// What it asks of the resources of the node's model, in bytes.
-    pub demand: Demand,
-    pub cap_why: Option<String>,
-    staged: bool,
-    fabric: bool,
-    /// What a copy by engines takes besides the moving of its bytes.
-    startup: Option<Startup>,
-    /// What the NIC does, where it is the path to or from one.
-    end: Option<Box<NicPath>>,
-}
-
 /// How a transfer goes, by reference: a leg within a node, or one at each end of a path through the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RouteRef {
@@ -113,11 +106,6 @@ pub struct Router<'a> {
     kinds: Vec<u64>,
 }
 
-/// Marks the key of a channel; others are `node << 24 | resource`.
-const CHANNEL: u64 = 1 << 63;
-/// Bits of a resource within a node.
-const LOCAL: u32 = 24;
-
 impl<'a> Router<'a> {
     /// A router for a cluster.
     pub fn new(cluster: &'a Cluster, parts: &'a Parts) -> Self {
@@ -144,60 +132,9 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Makes all resources of a component carry `factor` times what they do, for routes from now on.
-    pub fn scale(&mut self, component: Component, factor: f64) {
-        self.scales.push((component, factor));
-    }
-
-    /// The component of resources that are called so, but for their numbers ([`Router::group`]), where any is in use.
-    pub fn component(&self, group: &str) -> Option<Component> {
-        let key = self.keys.iter().chain(&self.kinds).find(|key| alike(&self.name_of(**key)) == group)?;
-        Some(self.component_of(*key))
-    }
-
-    fn component_of(&self, key: u64) -> Component {
-        if let (true, Some(network)) = (key & CHANNEL != 0, &self.cluster.network) {
-            return network.component(key & !CHANNEL);
-        }
-        let resource = self.resource(key);
-        let is_nic = |node: NodeId| self.cluster.node.fabric.node(node).kind == NodeKind::Nic;
-        if resource.node.is_some_and(is_nic) {
-            return Component::Adapters;
-        }
-        let name = resource.link.map_or_else(|| resource.name.clone(), |link| self.model.described(link));
-        Component::Named(alike(&self.on_node(key, &name)))
-    }
-
     /// Whether anything that was routed avoids a failed link.
     pub fn rerouted(&self) -> bool {
         self.rerouted
-    }
-
-    /// What each resource carries, in bytes a second, and how long it serves a request, by number.
-    pub fn resources(&self) -> &[Resource] {
-        &self.resources
-    }
-
-    /// A resource in words: `node3/GPU0–plx0, PCIe 3.0 x16, towards plx0`.
-    pub fn name(&self, resource: usize) -> String {
-        self.keys.get(resource).map_or_else(String::new, |key| self.name_of(*key))
-    }
-
-    fn name_of(&self, key: u64) -> String {
-        if key & CHANNEL != 0 {
-            let network = self.cluster.network.as_ref();
-            return network.map_or_else(String::new, |n| n.name(key & !CHANNEL));
-        }
-        self.on_node(key, &self.resource(key).name)
-    }
-
-    fn on_node(&self, key: u64, name: &str) -> String {
-        if self.cluster.network.is_none() { name.to_owned() } else { format!("node{}/{name}", key >> LOCAL) }
-    }
-
-    /// The resource of the nodes' model that a key is of.
-    fn resource(&self, key: u64) -> &peerlane_model::model::Resource {
-        &self.model.resources[(key & ((1 << LOCAL) - 1)) as usize]
     }
 
     /// The model of a node.
@@ -205,37 +142,9 @@ impl<'a> Router<'a> {
         &self.model
     }
 
-    /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
-    pub fn group(&self, resource: usize) -> String {
-        alike(&self.name(resource))
-    }
-
     /// Bytes a second that a GPU's memory moves, where its part says.
     pub fn memory_rate(&self, gpu: NodeId) -> Option<f64> {
         self.model.memory_rate(gpu).map(|rate| rate.bytes_per_second())
-    }
-
-    /// The NIC of a GPU, as an index into [`Cluster::nics`].
-    pub fn nic_of(&self, gpu: NodeId) -> u32 {
-        self.nics.get(&gpu).copied().unwrap_or(0)
-    }
-
-    /// Every NIC at the network with a GPU that it serves, by their indices in [`Cluster::nics`] and among the GPUs: of several
-    /// that are equally near, the one with fewest so far. NICs that a GPU has besides its own count, too.
-    pub(crate) fn rails(&self, gpus: &[NodeId]) -> Vec<(u32, usize)> {
-        let fabric = &self.cluster.node.fabric;
-        let mut serves = vec![0_usize; gpus.len()];
-        let nics = (0_u32..).zip(&self.cards);
-        nics.filter_map(|(nic, card)| {
-            let class = |gpu: usize| fabric.class(gpus[gpu], *card);
-            let of_own = |gpu: &usize| self.nic_of(gpus[*gpu]) != nic;
-            let best = (0..gpus.len()).filter_map(class).min()?;
-            let near = (0..gpus.len()).filter(|gpu| class(*gpu) == Some(best));
-            let gpu = near.min_by_key(|gpu| (serves[*gpu], of_own(gpu)))?;
-            serves[gpu] += 1;
-            Some((nic, gpu))
-        })
-        .collect()
     }
 
     /// How a transfer goes from one place to another. `engine` drives it within a node; between nodes the NICs do.
@@ -329,11 +238,6 @@ impl<'a> Router<'a> {
         Ok(RouteRef { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message, copy: None })
     }
 
-    fn card(&self, number: u32) -> Result<NodeId, ClusterError> {
-        let card = self.cards.get(number as usize).or(self.cards.first()).copied();
-        card.ok_or_else(|| ClusterError::NoNic(self.cluster.node.name.clone()))
-    }
-
     /// The message of two legs.
     fn message(&mut self, legs: [u32; 2]) -> Result<u32, ClusterError> {
         if let Some(number) = self.message_numbers.get(&legs) {
@@ -383,92 +287,19 @@ impl<'a> Router<'a> {
         &self.legs[number as usize]
     }
 
-    /// A resource of the nodes' model, and what it and its like in other nodes are called.
-    pub(crate) fn local(&mut self, resource: usize) -> Result<(Resource, String), ClusterError> {
-        self.kinds.push(resource as u64);
-        let known = self.rated(resource as u64)?;
-        Ok((known, alike(&self.name_of(resource as u64))))
-    }
-
-    /// The same of a channel.
-    pub(crate) fn channel(&mut self, channel: u64) -> Result<(f64, String), ClusterError> {
-        self.kinds.push(CHANNEL | channel);
-        let known = self.rated(CHANNEL | channel)?;
-        Ok((known.capacity, alike(&self.name_of(CHANNEL | channel))))
-    }
-
-    /// Channels of one kind carry the same, and are called the same but for their numbers.
-    pub(crate) fn channel_kind(&self, channel: u64) -> u64 {
-        self.cluster.network.as_ref().map_or(0, |n| n.kind(channel))
-    }
-
-    /// The one place that queries the model for how data moves within a node.
-    fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<u32, ClusterError> {
-        if let Some(number) = self.leg_numbers.get(&(from, to, engine, via)) {
-            return Ok(*number);
-        }
-        let leg = if engine == Engine::Nic { self.to_nic(from, to, via)? } else { self.within(from, to, engine, via)? };
-        let number = self.legs.len() as u32;
-        self.legs.push(leg);
-        self.leg_numbers.insert((from, to, engine, via), number);
-        Ok(number)
-    }
-
-    /// From a memory to a NIC, or back, by the given method, the one chosen for the NIC, or the faster direct one.
-    fn to_nic(&self, from: NodeId, to: NodeId, via: Via) -> Result<Leg, ClusterError> {
-        let kind = |node: NodeId| self.cluster.node.fabric.node(node).kind;
-        let (memory, nic, way) = if kind(to) == NodeKind::Nic {
-            (from, to, rdma::NicDirection::ToNetwork)
-        } else {
-            (to, from, rdma::NicDirection::FromNetwork)
-        };
-        let refuse = |e: rdma::RdmaError| ClusterError::Model(e.to_string());
-        let method = match (kind(memory), via) {
-            (NodeKind::Host, _) => Method::Host,
-            (_, Via::By(method)) => method,
-            _ => method_in_use(&self.model, memory, nic),
-        };
-        let path = nic_path(&self.model, memory, nic, way, method).map_err(refuse)?;
-        let mut demand = path.demand.clone();
-        // what no resource stands for: waiting for copies, a cap
-        let capped = demand.cap <= path.rate.bytes_per_second() * (1.0 + 1e-9);
-        let cap_why = capped.then(|| path.bottleneck.clone());
-        demand.cap = if capped { demand.cap } else { f64::INFINITY };
-        Ok(Leg { demand, cap_why, staged: method.is_staged(), fabric: false, startup: None, end: Some(Box::new(path)) })
-    }
-
-    fn within(&self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<Leg, ClusterError> {
-        let peer = match via {
-            Via::By(Method::Staged(_)) => PeerAccess::Disabled,
-            Via::By(method) => {
-                let [a, b] = [from, to].map(|node| self.cluster.node.fabric.node(node).name.as_str());
-                let why = format!("{method} is how a NIC accesses memory, and {a} and {b} are in one node");
-                return Err(ClusterError::Model(why));
-            }
-            Via::Direct | Via::Card | Via::Nic(_) => PeerAccess::Enabled,
-        };
-        let transfer = Transfer { source: from, destination: to, engine, op: Operation::Write, peer };
-        let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;
-        let fabric = &self.cluster.node.fabric;
-        let over_fabric = fabric.gpu_fabric_path(from, to).is_some();
-        let startup = if engine == Engine::Ce { self.model.startup(&transfer) } else { None };
-        let cap_why = route.cap.map(|(_, why)| why);
-        Ok(Leg { demand: route.demand, cap_why, staged: route.staged, fabric: over_fabric, startup, end: None })
-    }
-
     fn take(&mut self, (node, leg): (u32, u32), way: &mut ClusterRoute) -> Result<(), ClusterError> {
         let known = &self.legs[leg as usize];
         let Demand { uses, burdens, waits, .. } = &known.demand;
         let queues = waits.iter().flat_map(|w| [w.server, w.window]);
         let all: Vec<usize> = uses.iter().chain(burdens).map(|(r, _)| *r).chain(queues).collect();
         let (cap, cap_why) = (known.demand.own_cap(), known.cap_why.clone());
-        let key = |resource: usize| u64::from(node) << LOCAL | resource as u64;
+        let key = |resource: usize| on(node, resource as u64);
         for resource in all {
             self.number(key(resource))?;
         }
         let demand = self.legs[leg as usize].demand.renamed(|r| self.numbers.get(&key(r)).map(|n| *n as usize));
         // a device's place is one of its node
-        let turns = demand.turns.map(|t| Turns { places: t.places.map(|place| u64::from(node) << LOCAL | place), ..t });
+        let turns = demand.turns.map(|t| Turns { places: t.places.map(|place| on(node, place)), ..t });
         if cap < way.demand.own_cap() {
             way.cap_why = cap_why;
         }
@@ -476,64 +307,17 @@ impl<'a> Router<'a> {
         way.demand.join(&Demand { turns, ..demand });
         Ok(())
     }
-
-    /// A resource as it is solved for, with what its component is scaled by.
-    fn rated(&self, key: u64) -> Result<Resource, ClusterError> {
-        let (rate, service) = match &self.cluster.network {
-            Some(network) if key & CHANNEL != 0 => (network.capacity(key & !CHANNEL), 0.0),
-            _ => (self.resource(key).capacity, self.resource(key).service),
-        };
-        let scaled = if self.scales.is_empty() { None } else { Some(self.component_of(key)) };
-        let factors = self.scales.iter().filter(|(component, _)| Some(component) == scaled.as_ref());
-        let rate = rate * factors.map(|(_, factor)| factor).product::<f64>();
-        let capacity = rate.bytes_per_second();
-        if capacity.is_nan() || capacity <= 0.0 {
-            return Err(ClusterError::Capacity(self.name_of(key), rate));
-        }
-        Ok(Resource { capacity, service })
-    }
-
-    fn number(&mut self, key: u64) -> Result<usize, ClusterError> {
-        if let Some(number) = self.numbers.get(&key) {
-            return Ok(*number as usize);
-        }
-        let resource = self.rated(key)?;
-        self.numbers.insert(key, self.keys.len() as u32);
-        self.keys.push(key);
-        self.resources.push(resource);
-        Ok(self.keys.len() - 1)
-    }
-}
-
-/// Each GPU's NIC: the nearest; where several are, GPUs that share them take turns.
-fn nearest_nics(cluster: &Cluster, cards: &[NodeId]) -> HashMap<NodeId, u32> {
-    let fabric = &cluster.node.fabric;
-    let mut turns: HashMap<Vec<u32>, u32> = HashMap::new();
-    let ends = fabric.of_kind(NodeKind::Gpu).chain(fabric.of_kind(NodeKind::Host));
-    ends.filter_map(|end| {
-        let class = |nic: &NodeId| fabric.class(end, *nic);
-        let best = cards.iter().filter_map(class).min()?;
-        let near = (0_u32..).zip(cards).filter(|(_, nic)| class(nic) == Some(best));
-        let near: Vec<u32> = near.map(|(i, _)| i).collect();
-        let turn = turns.entry(near.clone()).or_default();
-        let nic = near[*turn as usize % near.len()];
-        *turn += 1;
-        Some((end, nic))
-    })
-    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::Wanted;
+    use crate::cluster::tests::hgx;
+    use peerlane_machine::matrix::Operation;
     use peerlane_machine::units::Seconds;
+    use peerlane_model::model::{PeerAccess, Transfer};
     use peerlane_read::catalogue::system;
-
-    fn hgx(nodes: u32) -> Cluster {
-        let wanted: Wanted = "rail".parse().unwrap();
-        Cluster::of(system("hgx-h200").unwrap().unwrap(), nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
-    }
 
     #[test]
     fn a_message_uses_both_nodes_and_what_lies_between() {
@@ -601,23 +385,5 @@ mod tests {
                 assert!((router.way_by(a, b, Engine::Sm, via).unwrap().latency - 0.6e-6).abs() < 1e-12);
             }
         }
-    }
-
-    #[test]
-    fn names_that_are_not_there() {
-        let cluster = hgx(4);
-        for name in ["node4/GPU0", "node0/GPU8", "node0/sw0", "GPU0", "nodex/GPU0", "node0/mlx5_0"] {
-            let refused = cluster.find(name);
-            assert!(matches!(refused, Err(ClusterError::Unknown(..) | ClusterError::Lookup(_))), "{name}");
-        }
-        let single = Cluster::single(system("exxact-devbox").unwrap().unwrap());
-        assert!(single.find("GPU3").is_ok() && single.find("node0/GPU3").is_err());
-    }
-
-    #[test]
-    fn a_machine_without_a_nic_is_no_cluster() {
-        let machine = system("exxact-devbox").unwrap().unwrap();
-        let got = Cluster::of(machine, 2, &Wanted::Switch, None, Seconds::new(0.0));
-        assert!(matches!(got, Err(ClusterError::NoNic(_))));
     }
 }

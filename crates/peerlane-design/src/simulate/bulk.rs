@@ -4,17 +4,19 @@
 //! has, every transfer has that rate. What is asked for more is all that can hold a transfer below it, so that only such
 //! resources, and the transfers that use them, go to the solver.
 
+mod scarce;
+mod sets;
+
 use std::collections::HashMap;
 
 use super::SimulateError;
-use super::bulk_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
 use super::estimate::Estimate;
-use super::mix::mixed;
 use super::play::{Played, Spent, Takes};
 use super::program::Step;
 use crate::cluster::{Router, Via};
 use peerlane_machine::matrix::Engine;
-use peerlane_model::solve::{Attended, Binding, Resource, Turns};
+use peerlane_model::solve::{Binding, Resource, Turns};
+use scarce::Scarce;
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
 const OVER: f64 = 1e-12;
@@ -114,45 +116,6 @@ pub(super) fn counted(router: &mut Router, engine: Engine, steps: &[Step]) -> Re
     }
     count.number(&mut scarce);
     count.solved(&scarce).map(Some)
-}
-
-/// Nodes of one class have transfers of the same legs and rates at them, so that as much is asked of each.
-struct Classes {
-    /// By node.
-    of: Vec<u32>,
-    /// By class: the first node, which stands for all.
-    first: Vec<u32>,
-}
-
-/// Resources of which more is asked than they have.
-struct Scarce {
-    classes: Classes,
-    /// By `class of node × local resources + local resource`: whether it is used, and more is asked of it.
-    over: Vec<bool>,
-    /// By `node × local resources + local resource`; [`NONE`] where there is enough. Empty until [`Count::number`].
-    locals: Vec<u32>,
-    channels: HashMap<u64, u32>,
-    /// Where several transfers are attended to in turn: numbers of resources without end.
-    attended: HashMap<u64, u32>,
-    resources: Vec<Resource>,
-}
-
-impl Scarce {
-    fn add(&mut self, resource: Resource) -> u32 {
-        self.resources.push(resource);
-        self.resources.len() as u32 - 1
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.resources.is_empty() && !self.over.contains(&true)
-    }
-}
-
-/// Turns at the places of this node.
-fn turns_at(node: u32, turns: Turns) -> Option<Turns> {
-    let at = |place: u64| place.checked_add(u64::from(node) << 32);
-    let [a, b] = turns.places;
-    Some(Turns { places: [at(a)?, at(b)?], ..turns })
 }
 
 impl Count<'_, '_> {
@@ -264,142 +227,6 @@ impl Count<'_, '_> {
         &self.channels[first as usize..self.flows[i].channels as usize]
     }
 
-    /// The legs at nodes that stand for their class, each with the class and its transfer.
-    fn at_first<'c>(&'c self, classes: &'c Classes) -> impl Iterator<Item = (&'c Flow, u32, &'c LocalLeg)> {
-        let all = self.flows.iter().flat_map(|f| self.legs(f).map(move |(node, leg)| (f, node, leg)));
-        all.filter_map(|(flow, node, leg)| {
-            let class = classes.of[node as usize];
-            (classes.first[class as usize] == node).then_some((flow, class, leg))
-        })
-    }
-
-    /// Nodes by what legs are at them, at which rates.
-    fn classes(&self) -> Classes {
-        let nodes = self.flows.iter().flat_map(|f| f.legs).map(|(node, _)| node as usize + 1).max().unwrap_or(0);
-        let mut marks = vec![0_u64; nodes];
-        for flow in &self.flows {
-            for (node, leg) in flow.legs.into_iter().filter(|(_, leg)| *leg != NONE) {
-                let mark = &mut marks[node as usize];
-                *mark = mark.wrapping_add(mixed(mixed(flow.lone.to_bits()) ^ u64::from(leg)));
-            }
-        }
-        let mut known: HashMap<u64, u32> = HashMap::new();
-        let mut first = Vec::new();
-        let class = |(node, mark): (u32, &u64)| {
-            *known.entry(*mark).or_insert_with(|| {
-                first.push(node);
-                first.len() as u32 - 1
-            })
-        };
-        let of = (0..).zip(&marks).map(class).collect();
-        Classes { of, first }
-    }
-
-    /// What more is asked of than it has where every transfer goes at the rate that it has by itself.
-    fn scarce(&self) -> Scarce {
-        let classes = self.classes();
-        let mut asked = vec![0.0_f64; classes.first.len() * self.kinds.len()];
-        let mut used = vec![false; asked.len()];
-        for (flow, class, leg) in self.at_first(&classes) {
-            for (kind, per_byte) in leg.uses.iter().chain(&leg.burdens) {
-                asked[self.place(class, *kind)] += per_byte * flow.lone;
-            }
-            leg.uses.iter().for_each(|(kind, _)| used[self.place(class, *kind)] = true);
-        }
-        let mut over: Vec<bool> =
-            asked.iter().enumerate().map(|(place, asked)| *asked > self.capacity(place) * (1.0 + OVER)).collect();
-        self.add_queues(&classes, &asked, &mut over);
-        // what is only burdened holds nobody
-        over.iter_mut().zip(used).for_each(|(over, used)| *over &= used);
-        let (locals, channels, attended) = (Vec::new(), HashMap::new(), HashMap::new());
-        let mut scarce = Scarce { classes, over, locals, channels, attended, resources: Vec::new() };
-        self.add_channels(&mut scarce);
-        self.add_attended(&mut scarce);
-        scarce
-    }
-
-    /// Numbers the scarce resources of all nodes.
-    fn number(&self, scarce: &mut Scarce) {
-        scarce.locals = vec![NONE; scarce.classes.of.len() * self.kinds.len()];
-        for (node, leg) in self.flows.iter().flat_map(|flow| self.legs(flow)) {
-            for (kind, _) in &leg.uses {
-                let place = self.place(node, *kind);
-                if scarce.locals[place] == NONE && scarce.over[self.place(scarce.classes.of[node as usize], *kind)] {
-                    scarce.locals[place] = scarce.add(self.kinds[*kind as usize].resource);
-                }
-            }
-        }
-    }
-
-    /// Marks channels of which more is asked than they have.
-    fn add_channels(&self, scarce: &mut Scarce) {
-        let mut all: Vec<(u64, f64)> = Vec::with_capacity(self.channels.len());
-        // the first channels of all transfers, then the second ones …: long runs in order, which the sort makes use of
-        for position in 0.. {
-            let before = all.len();
-            let at = |i: usize| Some((*self.channels(i).get(position)?, self.flows[i].lone));
-            all.extend((0..self.flows.len()).filter_map(at));
-            if all.len() == before {
-                break;
-            }
-        }
-        all.sort_by_key(|(channel, _)| *channel);
-        // one alone has no more than a channel gives
-        for same in all.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
-            let asked: f64 = same.iter().map(|(_, rate)| rate).sum();
-            let kind = self.channel_kinds.get(&self.router.channel_kind(same[0].0));
-            let resource = kind.map_or(Resource::of(f64::INFINITY), |kind| self.kinds[*kind as usize].resource);
-            if asked > resource.capacity * (1.0 + OVER) {
-                let number = scarce.add(resource);
-                scarce.channels.insert(same[0].0, number);
-            }
-        }
-    }
-
-    /// Marks windows that do not hold all requests on their way while these wait as long as all cause together, and what
-    /// they wait for.
-    fn add_queues(&self, classes: &Classes, asked: &[f64], over: &mut [bool]) {
-        if self.legs.iter().all(|leg| leg.waits.is_empty()) {
-            return;
-        }
-        let mut windows: HashMap<usize, f64> = HashMap::new();
-        for (flow, class, leg) in self.at_first(classes) {
-            for &(server, window, per_ns) in &leg.waits {
-                let server = self.place(class, server);
-                let resource = self.kinds[server % self.kinds.len()].resource;
-                let waited = resource.wait(asked[server] / resource.capacity);
-                *windows.entry(self.place(class, window)).or_insert(0.0) += per_ns * waited * flow.lone;
-            }
-        }
-        for (window, more) in windows {
-            over[window] |= asked[window] + more > self.capacity(window) * (1.0 + OVER);
-        }
-        for (_, class, leg) in self.at_first(classes) {
-            for &(server, window, _) in &leg.waits {
-                over[self.place(class, server)] |= over[self.place(class, window)];
-            }
-        }
-    }
-
-    /// Marks where transfers that take turns do so beside others.
-    fn add_attended(&self, scarce: &mut Scarce) {
-        if self.legs.iter().all(|leg| leg.turns.is_none()) {
-            return;
-        }
-        let mut attended = Attended::default();
-        let taking =
-            || self.flows.iter().flat_map(|f| self.legs(f)).filter_map(|(node, leg)| turns_at(node, leg.turns?));
-        taking().for_each(|turns| attended.add(&turns, 1));
-        for turns in taking().filter(|turns| attended.beside(turns) > 1) {
-            for place in turns.places {
-                if !scarce.attended.contains_key(&place) {
-                    let number = scarce.add(Resource::of(f64::INFINITY));
-                    scarce.attended.insert(place, number);
-                }
-            }
-        }
-    }
-
     /// Every transfer at the rate that it has by itself.
     fn undisturbed(&self) -> Bulk {
         let moved = |flow: &Flow| (flow.held, flow.bytes / flow.lone);
@@ -492,113 +319,5 @@ impl Count<'_, '_> {
             *played.spent.entry(Spent::Kind(kind.name.clone())).or_default() += seconds;
         }
         played
-    }
-
-    /// With what is scarce shared: set by set of transfers that share something, directly or through others. Sets that are
-    /// the same but for the numbers of what they use go the same way, so that each kind of them is solved once.
-    fn solved(&self, scarce: &Scarce) -> Result<Bulk, SimulateError> {
-        let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
-        let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
-        let sets = self.sets(scarce);
-        let mut known = Known::default();
-        let mut numbers = Numbers::new(scarce.resources.len());
-        for set in sets.members.chunk_by(|a, b| sets.of[*a as usize] == sets.of[*b as usize]) {
-            let described = self.describe(set, scarce, &mut numbers);
-            let solved = known.find(described, |it| it.solve())?;
-            for (flow, (end, kind)) in set.iter().zip(solved.ends.iter().zip(&solved.held)) {
-                ends[*flow as usize] = *end;
-                if let Some(kind) = kind {
-                    held[*flow as usize] = *kind;
-                }
-            }
-        }
-        let moved = |(i, flow): (usize, &Flow)| (held[i], ends[i] - flow.start);
-        let moved: Vec<(u32, f64)> = self.flows.iter().enumerate().map(moved).collect();
-        Ok(self.bulk(&moved, false, None))
-    }
-
-    /// What a transfer asks of scarce resources: `(number, kind, what of it)`.
-    fn route<'s>(&'s self, i: usize, scarce: &'s Scarce) -> impl Iterator<Item = (u32, u32, Part)> + 's {
-        let number = |node: u32, kind: u32| {
-            let number = scarce.locals[self.place(node, kind)];
-            (number != NONE).then_some(number)
-        };
-        let locals = self.legs(&self.flows[i]).flat_map(move |(node, leg)| {
-            let uses = leg.uses.iter().map(|&(kind, per_byte)| (kind, Part::Uses(per_byte)));
-            let burdens = leg.burdens.iter().map(|&(kind, per_byte)| (kind, Part::Burdens(per_byte)));
-            // one whose window has room for all does not wait
-            let waits = leg.waits.iter().filter_map(move |&(server, window, per_ns)| {
-                Some((server, Part::Waits { window: number(node, window)?, per_ns }))
-            });
-            let parts = uses.chain(burdens).chain(waits);
-            let parts = parts.filter_map(move |(kind, part)| Some((number(node, kind)?, kind, part)));
-            let turns = leg.turns.and_then(|turns| turns_at(node, turns)).into_iter().flat_map(|turns| turns.places);
-            parts.chain(turns.filter_map(|place| Some((*scarce.attended.get(&place)?, 0, Part::Attended))))
-        });
-        // a round in which no channel is scarce asks for none
-        let channels = if scarce.channels.is_empty() { &[] } else { self.channels(i) };
-        locals.chain(channels.iter().filter_map(|channel| {
-            let number = scarce.channels.get(channel)?;
-            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], Part::Uses(1.0)))
-        }))
-    }
-
-    /// Sets of transfers that share something scarce.
-    fn sets(&self, scarce: &Scarce) -> Sets {
-        let mut parents: Vec<u32> = (0..scarce.resources.len() as u32).collect();
-        let mut of = vec![NONE; self.flows.len()];
-        for (i, _) in self.flows.iter().enumerate().filter(|(_, f)| f.bytes > 0.0) {
-            for (number, _, _) in self.route(i, scarce) {
-                match of[i] {
-                    NONE => of[i] = number,
-                    // the lower number stands for all
-                    first => {
-                        let [a, b] = [root(&mut parents, first), root(&mut parents, number)];
-                        parents[a.max(b) as usize] = a.min(b);
-                    }
-                }
-            }
-        }
-        let mut starts = vec![0_u32; scarce.resources.len() + 1];
-        for set in of.iter_mut().filter(|set| **set != NONE) {
-            *set = root(&mut parents, *set);
-            starts[*set as usize + 1] += 1;
-        }
-        for i in 1..starts.len() {
-            starts[i] += starts[i - 1];
-        }
-        let mut members = vec![0_u32; starts.last().copied().unwrap_or(0) as usize];
-        for (i, set) in (0_u32..).zip(&of).filter(|(_, set)| **set != NONE) {
-            let at = &mut starts[*set as usize];
-            members[*at as usize] = i;
-            *at += 1;
-        }
-        Sets { of, members }
-    }
-
-    /// A set in numbers of its own, so that sets that go the same way read the same.
-    fn describe(&self, set: &[u32], scarce: &Scarce, numbers: &mut Numbers) -> Described {
-        numbers.next_set();
-        let mut all = Described::default();
-        for &i in set {
-            let flow = &self.flows[i as usize];
-            for (resource, kind, part) in self.route(i as usize, scarce) {
-                let number = numbers.of(resource);
-                if number as usize == all.resources.len() {
-                    all.resources.push(scarce.resources[resource as usize]);
-                    all.kinds.push(kind);
-                }
-                // a window is used before it is waited for, and so has its number
-                let part = match part {
-                    Part::Waits { window, per_ns } => Part::Waits { window: numbers.of(window), per_ns },
-                    other => other,
-                };
-                all.routes.push((number, part));
-            }
-            let turns = self.legs(flow).find_map(|(_, leg)| leg.turns);
-            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, turns };
-            all.transfers.push((transfer, all.routes.len() as u32));
-        }
-        all
     }
 }

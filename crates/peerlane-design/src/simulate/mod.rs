@@ -9,7 +9,6 @@
 
 mod all_pairs;
 mod bulk;
-mod bulk_sets;
 pub mod estimate;
 pub mod flows;
 mod grown;

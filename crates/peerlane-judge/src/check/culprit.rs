@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::view::{Cell, End};
+use super::view::cells::{Cell, End};
 
 /// Share of a node's cells that must be bad for it to be the explanation.
 const NEARLY_ALL: f64 = 0.75;

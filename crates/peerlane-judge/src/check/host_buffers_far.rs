@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::prelude::*;
-use super::view::is_ours;
+use super::view::sources::is_ours;
 
 pub(super) const RULE: Rule = Rule { id: "host-buffers-far", run: One(run) };
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::culprit::{Role, blame};
 use super::prelude::*;
 use super::slow_path::narrower;
-use super::view::as_rate;
+use super::view::cells::as_rate;
 use peerlane_machine::matrix::Operation;
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};

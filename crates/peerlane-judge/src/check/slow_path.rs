@@ -7,7 +7,7 @@ use super::host_buffers_far;
 use super::narrow_link;
 use super::one_link::{self, Crossing, Explained};
 use super::prelude::*;
-use super::view::{as_rate, ends, expected_rate};
+use super::view::cells::{as_rate, ends, expected_rate};
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
 use peerlane_machine::machine::Statement;
 use peerlane_machine::matrix::{Engine, Operation};

@@ -1,7 +1,7 @@
 //! GPUs whose copies to or from host memory are far below those of other GPUs of the same product.
 
 use super::prelude::*;
-use super::view::is_ours;
+use super::view::sources::is_ours;
 use peerlane_machine::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", run: One(run) };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::culprit::{Role, blame};
 use super::first_row_warm_up;
 use super::prelude::*;
-use super::view::is_ours;
+use super::view::sources::is_ours;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", run: Many(run) };
 

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::view::cells;
 use super::{
     Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow,
-    nic_slow, spin_glass_slow, view,
+    nic_slow, spin_glass_slow,
 };
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
@@ -145,7 +146,7 @@ fn are_nvlinks_known(view: &View) -> bool {
 fn are_rates_comparable(view: &View) -> bool {
     let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
     let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
-    all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
+    all.any(|s| view.cells(s.matrix()).iter().any(|cell| cells::expected_rate(s, cell).is_some()))
 }
 
 /// Fewer GPUs than boards with switches have show nothing by being alike.

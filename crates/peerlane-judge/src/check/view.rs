@@ -1,24 +1,25 @@
-//! What rules need of a machine again and again: its pairs, the cells of its matrices with the links
-//! they use, and the expected values of those cells.
+//! What rules need of a machine again and again: its pairs, its matrices and their [`cells`], its facts and their [`sources`].
+
+pub(super) mod cells;
+pub(super) mod sources;
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::words::{distinct, lines, pairs};
+use super::words::distinct;
 use super::{Context, Settings};
+use cells::one_way;
 use peerlane_design::case::Case;
 use peerlane_machine::fabric::{
-    Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth,
+    Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PathClass, PciAddress, PcieWidth,
 };
-use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Modules, P2pMatrix, P2pStatus, PciTree};
+use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::machine::{Machine, MachineKind, SourcedMatrix, Statement};
-use peerlane_machine::matrix::{Direction, Engine, Matrix, Quantity};
-use peerlane_machine::origin::Origin;
+use peerlane_machine::matrix::{Engine, Matrix, Quantity};
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
-use peerlane_measure::run::TOOL;
 use peerlane_model::assumptions::Fit;
-use peerlane_model::comparison::{Comparison, Expected, Series};
+use peerlane_model::comparison::{Comparison, Series};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Part;
 
@@ -28,54 +29,6 @@ const MOST_DEVICES: usize = 512;
 
 /// Matrices looked at, of the many that a text may hold.
 const MOST_MATRICES: usize = 1024;
-
-/// One end of a transfer in a matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum End {
-    /// The matrix says `host` and not which memory.
-    Host,
-    /// A node of the fabric.
-    Node(NodeId),
-}
-
-/// A number of a bandwidth matrix between two different ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Cell {
-    /// Row.
-    pub(super) i: usize,
-    /// Column.
-    pub(super) j: usize,
-    /// The row's end.
-    pub(super) from: End,
-    /// The column's end.
-    pub(super) to: End,
-    /// The number as the matrix counts it: both directions, for a bidirectional one.
-    pub(super) rate: Rate,
-}
-
-impl Cell {
-    /// Both ends, where both are nodes.
-    pub(super) fn nodes(&self) -> Option<(NodeId, NodeId)> {
-        match (self.from, self.to) {
-            (End::Node(a), End::Node(b)) => Some((a, b)),
-            _ => None,
-        }
-    }
-
-    /// The node that copies to or from `host`, and whether data goes to the node.
-    pub(super) fn with_host(&self) -> Option<(NodeId, bool)> {
-        match (self.from, self.to) {
-            (End::Host, End::Node(id)) => Some((id, true)),
-            (End::Node(id), End::Host) => Some((id, false)),
-            _ => None,
-        }
-    }
-
-    /// Whether a node is an end.
-    pub(super) fn is_of(&self, id: NodeId) -> bool {
-        [self.from, self.to].contains(&End::Node(id))
-    }
-}
 
 /// A row of classes for each GPU.
 type Classes = Vec<Vec<Option<PathClass>>>;
@@ -296,95 +249,6 @@ impl<'a> View<'a> {
         self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
     }
 
-    /// The numbers of a bandwidth matrix between two known, different ends.
-    pub(super) fn cells(&self, matrix: &Matrix) -> Vec<Cell> {
-        self.cells_between(matrix, |_, _| true)
-    }
-
-    /// Those of [`View::cells`] in a node's rows and columns.
-    pub(super) fn cells_of(&self, matrix: &Matrix, node: NodeId) -> Vec<Cell> {
-        let node = End::Node(node);
-        self.cells_between(matrix, |from, to| from == node || to == node)
-    }
-
-    fn cells_between(&self, matrix: &Matrix, wanted: impl Fn(End, End) -> bool) -> Vec<Cell> {
-        let end = |name: &String| match self.fabric().find(name) {
-            Some(id) => Some(End::Node(id)),
-            None => name.eq_ignore_ascii_case("host").then_some(End::Host),
-        };
-        let mut cells = Vec::new();
-        if is_oversized(matrix) {
-            return cells;
-        }
-        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
-        for (i, row) in matrix.rows.iter().enumerate() {
-            let Some(from) = end(row) else { continue };
-            for (j, to) in cols.iter().enumerate() {
-                let Some(to) = to.filter(|to| *to != from && wanted(from, *to)) else { continue };
-                let rate = matrix.rate(i, j).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO);
-                cells.extend(rate.map(|rate| Cell { i, j, from, to, rate }));
-            }
-        }
-        cells
-    }
-
-    /// The cells of a bandwidth matrix between two GPUs.
-    pub(super) fn gpu_cells(&self, matrix: &Matrix) -> Vec<Cell> {
-        let is_gpu = |id| self.fabric().node(id).kind == NodeKind::Gpu;
-        let mut cells = self.cells(matrix);
-        cells.retain(|c| c.nodes().is_some_and(|(a, b)| is_gpu(a) && is_gpu(b)));
-        cells
-    }
-
-    /// The path of a cell's data. With P2P off, the path as if there were no NVLink: its links are used,
-    /// though data goes on up to host memory.
-    pub(super) fn path(&self, cell: &Cell, p2p: Option<bool>) -> Option<Path> {
-        let fabric = self.fabric();
-        match (cell.from, cell.to) {
-            (End::Node(a), End::Node(b)) if p2p == Some(false) => fabric.tree_path(a, b),
-            (End::Node(a), End::Node(b)) => fabric.path(a, b),
-            (End::Node(a), End::Host) => fabric.path(a, fabric.nearest_host(a)?),
-            (End::Host, End::Node(b)) => fabric.path(fabric.nearest_host(b)?, b),
-            (End::Host, End::Host) => None,
-        }
-    }
-
-    /// A cell in words: `GPU0→GPU1`.
-    pub(super) fn arrow(&self, matrix: &Matrix, cell: &Cell) -> String {
-        let [from, to] = ends(matrix, cell);
-        format!("{from}→{to}")
-    }
-
-    /// A cell as a subject, either end first as the matrix has it: `GPU0-GPU1`, `host-GPU3`.
-    pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> Subject {
-        let [from, to] = ends(matrix, cell).map(str::to_owned);
-        Subject::Pair(from, to)
-    }
-
-    /// The ends of cells in words, whichever direction their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
-    pub(super) fn between<'c>(&self, matrix: &Matrix, cells: impl IntoIterator<Item = &'c Cell>) -> String {
-        let mut seen = HashSet::new();
-        let named = cells.into_iter().map(|cell| ends(matrix, cell));
-        let once = named.filter(|[row, col]| !seen.contains(&[*col, *row]) && seen.insert([*row, *col]));
-        pairs(&once.map(|[row, col]| (row.to_owned(), col.to_owned())).collect::<Vec<_>>())
-    }
-
-    /// The expected rate of a cell of the matrix at `index`.
-    pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
-        expected_rate(self.comparison.matrices().get(index)?, cell)
-    }
-
-    /// The same in GB/s.
-    pub(super) fn expected_gb(&self, index: usize, cell: &Cell) -> Option<f64> {
-        self.expected_rate(index, cell).map(Rate::gb)
-    }
-
-    /// A number with what it is and how sure: `GPU0→GPU1 12.00 GB/s (one way, P2P on)`.
-    pub(super) fn quote(&self, measured: &SourcedMatrix, cell: &Cell) -> String {
-        let (matrix, sure) = (&measured.matrix, sureness(measured, cell));
-        format!("{} {} ({}{sure})", self.arrow(matrix, cell), cell.rate, matrix.describe())
-    }
-
     /// The most that any measurement moved one way over a link.
     pub(super) fn carried(&self, link: LinkId) -> Option<Rate> {
         self.carried.get(&link).copied()
@@ -406,152 +270,6 @@ impl<'a> View<'a> {
         }
         most
     }
-
-    /// The sources of statements: `file:lines (tool)`, once for each file and tool; the machine's citation
-    /// where no statement has its own place.
-    pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
-        let mut places: Vec<(&Origin, Vec<(u32, u32)>)> = Vec::new();
-        for origin in origins {
-            match places.iter_mut().find(|(o, _)| (&o.source, o.tool) == (&origin.source, origin.tool)) {
-                Some((_, lines)) => lines.extend(origin.lines),
-                None => places.push((origin, origin.lines.into_iter().collect())),
-            }
-        }
-        if places.is_empty() {
-            return self.machine.source.iter().cloned().collect();
-        }
-        let text = |(origin, ranges): &(&Origin, Vec<(u32, u32)>)| {
-            let at = if ranges.is_empty() { String::new() } else { format!(":{}", lines(ranges)) };
-            format!("{}{at} ({})", origin.source, origin.tool)
-        };
-        places.iter().map(text).collect()
-    }
-
-    /// The source of the run.
-    pub(super) fn cite_run(&self) -> Vec<String> {
-        self.cite(self.case.run.iter().map(|recorded| &recorded.origin))
-    }
-
-    /// Where the numbers of a matrix stand.
-    pub(super) fn cite_matrix(&self, measured: &SourcedMatrix) -> Vec<String> {
-        self.cite(origins(measured))
-    }
-
-    /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
-    pub(super) fn class_origins(&self, nodes: &[NodeId]) -> Vec<&'a Origin> {
-        match &self.machine.stated_classes {
-            Some((_, origin)) => vec![origin],
-            None => nodes.iter().flat_map(|id| &self.fabric().node(*id).origins).collect(),
-        }
-    }
-
-    /// The facts that `pick` takes, each with its source.
-    pub(super) fn facts<T>(&self, pick: impl Fn(&'a Fact) -> Option<T>) -> impl Iterator<Item = (T, &'a Origin)> {
-        self.machine.evidence.iter().filter_map(move |e| Some((pick(&e.fact)?, &e.origin)))
-    }
-
-    /// Listings of PCI devices.
-    pub(super) fn pci_trees(&self) -> impl Iterator<Item = (&'a PciTree, &'a Origin)> {
-        self.facts(|fact| match fact {
-            Fact::Pci(tree) => Some(tree),
-            _ => None,
-        })
-    }
-
-    /// Statements on peer access between GPUs.
-    pub(super) fn peer_access(&self) -> impl Iterator<Item = (&'a P2pMatrix, &'a Origin)> {
-        self.facts(|fact| match fact {
-            Fact::P2p(matrix) if matrix.capability.is_access() => Some(matrix),
-            _ => None,
-        })
-    }
-
-    /// Listings of the kernel's modules.
-    pub(super) fn modules(&self) -> impl Iterator<Item = (&'a Modules, &'a Origin)> {
-        self.facts(|fact| match fact {
-            Fact::Modules(modules) => Some(modules),
-            _ => None,
-        })
-    }
-
-    /// What sources report of the host.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = (&'a HostFacts, &'a Origin)> {
-        self.facts(|fact| match fact {
-            Fact::Host(host) => Some(host),
-            _ => None,
-        })
-    }
-
-    /// What the kernel's log and command line report.
-    pub(super) fn kernels(&self) -> Vec<(&'a KernelFacts, &'a Origin)> {
-        let kernel = |fact: &'a Fact| match fact {
-            Fact::Kernel(kernel) => Some(kernel),
-            _ => None,
-        };
-        self.facts(kernel).collect()
-    }
-
-    /// The hypervisor that a source names, and where.
-    pub(super) fn hypervisor(&self) -> Option<(&'a str, &'a Origin)> {
-        self.hosts().find_map(|(host, origin)| Some((host.hypervisor.as_deref()?, origin)))
-    }
-}
-
-/// The names of a cell's row and column.
-pub(super) fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
-    let name = |names: &'m [String], at: usize| names.get(at).map_or("", String::as_str);
-    [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
-}
-
-/// The expected value of a cell as a rate, where known.
-pub(super) fn expected_rate(series: &Series, cell: &Cell) -> Option<Rate> {
-    as_rate(series, series.expected(cell.i, cell.j)?, |e| e.value).filter(|r| *r > Rate::ZERO)
-}
-
-/// One of an expectation's three numbers as a rate.
-pub(super) fn as_rate(series: &Series, expected: &Expected, number: fn(&Expected) -> f64) -> Option<Rate> {
-    series.matrix().unit.rate(number(expected)).filter(|r| r.bytes_per_second().is_finite())
-}
-
-/// How certain the number in a cell is, as the end of a sentence; empty where that is unknown.
-pub(super) fn sureness(measured: &SourcedMatrix, cell: &Cell) -> String {
-    let spread = measured.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
-    let bounds = spread.and_then(|s| {
-        let (low, high) = (measured.matrix.unit.rate(s.low)?, measured.matrix.unit.rate(s.high)?);
-        Some((s.n, low.gb(), high.gb()))
-    });
-    match bounds {
-        None => String::new(),
-        Some((1, ..)) => "; one sample".to_owned(),
-        // fewer samples have no 95 % interval
-        Some((n @ 0..6, low, high)) => format!("; median of {n} samples, {low:.2} to {high:.2}"),
-        Some((n, low, high)) => format!("; median of {n} samples, 95 % interval {low:.2} to {high:.2}"),
-    }
-}
-
-/// Where the numbers of a matrix stand, every time.
-pub(super) fn origins(measured: &SourcedMatrix) -> impl Iterator<Item = &Origin> {
-    std::iter::once(&measured.origin).chain(&measured.also)
-}
-
-/// The program that printed a matrix. A system file's titles begin with it: `p2pBandwidthLatencyTest, …`.
-pub(super) fn program(measured: &SourcedMatrix) -> &str {
-    if measured.published { measured.matrix.title.split(',').next().unwrap_or_default() } else { measured.origin.tool }
-}
-
-/// Whether `peerlane measure` measured it: medians of verified samples, with host memory next to each GPU.
-pub(super) fn is_ours(measured: &SourcedMatrix) -> bool {
-    !measured.published && measured.origin.tool == TOOL
-}
-
-/// Whether a matrix has more rows or columns than any machine has devices.
-fn is_oversized(matrix: &Matrix) -> bool {
-    matrix.rows.len().max(matrix.cols.len()) > MOST_DEVICES
-}
-
-/// One direction's part of a bandwidth: half of a bidirectional sum.
-pub(super) fn one_way(matrix: &Matrix, rate: Rate) -> Rate {
-    if matrix.direction == Some(Direction::Bidirectional) { rate * 0.5 } else { rate }
 }
 
 /// The wider in every respect of what a link runs at and what it may run at: what it can carry at most.
@@ -583,36 +301,7 @@ fn is_between_nics(fabric: &Fabric, matrix: &Matrix) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{matrix, see, switched};
     use super::*;
-    use peerlane_machine::machine::Spread;
-
-    #[test]
-    fn cells_leave_out_the_diagonal_and_what_is_no_number() {
-        let mut machine = switched(3);
-        machine.matrices.push(matrix(&[&[900.0, 12.0, 0.0], &[12.5, 900.0, f64::NAN], &[1.0, 2.0, 900.0]]));
-        see(&machine, |view| {
-            let cells = view.cells(&machine.matrices[0].matrix);
-            let at: Vec<(usize, usize)> = cells.iter().map(|c| (c.i, c.j)).collect();
-            assert_eq!(at, [(0, 1), (1, 0), (2, 0), (2, 1)]);
-            let up = view.fabric().upstream(view.fabric().find("GPU1").unwrap()).unwrap().0;
-            assert_eq!(view.carried(up), Some(Rate::from_gb(12.5)));
-        });
-    }
-
-    #[test]
-    fn a_measured_number_says_how_sure_it_is() {
-        let mut measured = matrix(&[&[0.0, 12.0], &[11.0, 0.0]]);
-        let cell = Cell { i: 0, j: 1, from: End::Host, to: End::Host, rate: Rate::from_gb(12.0) };
-        assert_eq!(sureness(&measured, &cell), "");
-        let mut with = |n| {
-            measured.spread = vec![vec![None, Some(Spread { n, low: 11.9, high: 12.15 })], vec![]];
-            sureness(&measured, &cell)
-        };
-        assert_eq!(with(9), "; median of 9 samples, 95 % interval 11.90 to 12.15");
-        assert_eq!((with(5), with(1)), ("; median of 5 samples, 11.90 to 12.15".into(), "; one sample".into()));
-        assert_eq!(sureness(&measured, &Cell { i: 1, j: 0, ..cell }), "");
-    }
 
     #[test]
     fn an_idle_reading_is_no_line_rate() {

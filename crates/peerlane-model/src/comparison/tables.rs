@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Comparison, MOST_ENDS, Series, Source};
-use crate::expectation::{Expected, HOST, ITSELF, Metric, Requested, further, usual};
+use crate::expectation::requested::{Requested, further, usual};
+use crate::expectation::{Expected, HOST, ITSELF, Metric};
 use peerlane_machine::fabric::{Fabric, NodeKind};
 use peerlane_machine::machine::Spread;
 use peerlane_machine::matrix::Quantity;

@@ -4,14 +4,15 @@ mod constant;
 mod embedded;
 mod nearest;
 mod part;
+mod parts;
 mod spread;
 mod system;
 mod thresholds;
 mod vendor;
 
 pub use constant::{Basis, Constant, Elsewhere};
-pub use part::without_peer_access;
-pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
+pub use part::{CpuGeneration, Part, PartKind, without_peer_access};
+pub use parts::{End, PartError, Parts};
 pub use spread::{Spread, Spreads};
 pub(crate) use system::exceeds;
 pub use system::{Problem, System, SystemError, read_design, read_system, write_system};

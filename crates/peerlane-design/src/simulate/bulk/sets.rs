@@ -3,27 +3,29 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use super::SimulateError;
-use super::flows::Flows;
-use super::mix::Mix;
+use super::scarce::{Scarce, turns_at};
+use super::{Bulk, Count, Flow, NONE};
+use crate::simulate::SimulateError;
+use crate::simulate::flows::Flows;
+use crate::simulate::mix::Mix;
 use peerlane_model::solve::incremental::Hold;
 use peerlane_model::solve::{Demand, Resource, Turns, Wait};
 
 /// A transfer of a set.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared {
+struct Shared {
     /// Until the first byte, in seconds.
-    pub start: f64,
-    pub bytes: f64,
+    start: f64,
+    bytes: f64,
     /// Rate by itself.
-    pub lone: f64,
+    lone: f64,
     /// Where it is attended to in turn with others: at what its parts say.
-    pub turns: Option<Turns>,
+    turns: Option<Turns>,
 }
 
 /// What a transfer asks of a resource of its set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Part {
+enum Part {
     /// So much per byte.
     Uses(f64),
     /// So much per byte, without waiting for it.
@@ -52,24 +54,24 @@ impl Part {
 
 /// A set in numbers of its own.
 #[derive(Debug, Default)]
-pub(super) struct Described {
+struct Described {
     /// Transfers, and where the uses of each end in `routes`.
-    pub transfers: Vec<(Shared, u32)>,
+    transfers: Vec<(Shared, u32)>,
     /// `(resource of the set, what is asked of it)`.
-    pub routes: Vec<(u32, Part)>,
+    routes: Vec<(u32, Part)>,
     /// By its number in the set.
-    pub resources: Vec<Resource>,
+    resources: Vec<Resource>,
     /// By resource of the set: its kind.
-    pub kinds: Vec<u32>,
+    kinds: Vec<u32>,
 }
 
 /// How a set goes.
 #[derive(Debug)]
-pub(super) struct Solved {
+struct Solved {
     /// When each transfer ends.
-    pub ends: Vec<f64>,
+    ends: Vec<f64>,
     /// By what kind of resource each is held then; `None` where by what holds it by itself.
-    pub held: Vec<Option<u32>>,
+    held: Vec<Option<u32>>,
 }
 
 impl Described {
@@ -103,7 +105,7 @@ impl Described {
     }
 
     /// Plays it.
-    pub(super) fn solve(&self) -> Result<Solved, SimulateError> {
+    fn solve(&self) -> Result<Solved, SimulateError> {
         let network = |e: peerlane_model::solve::ShareError| SimulateError::Network(e.to_string());
         let n = self.transfers.len();
         let mut flows = Flows::of(&self.resources).map_err(network)?;
@@ -162,7 +164,7 @@ impl Described {
 
 /// Sets that were solved.
 #[derive(Default)]
-pub(super) struct Known {
+struct Known {
     sets: Vec<(Described, Solved)>,
     by_hash: HashMap<u64, Vec<u32>>,
     hasher: std::hash::BuildHasherDefault<Mix>,
@@ -170,7 +172,7 @@ pub(super) struct Known {
 
 impl Known {
     /// How a set goes: as one that is the same, or as `solve` says.
-    pub(super) fn find(
+    fn find(
         &mut self,
         set: Described,
         solve: impl Fn(&Described) -> Result<Solved, SimulateError>,
@@ -193,15 +195,15 @@ impl Known {
 }
 
 /// Which transfers share something.
-pub(super) struct Sets {
+struct Sets {
     /// By transfer: the number of its set, or `u32::MAX`.
-    pub of: Vec<u32>,
+    of: Vec<u32>,
     /// Transfers, set by set, in their order.
-    pub members: Vec<u32>,
+    members: Vec<u32>,
 }
 
 /// Numbers of a set's own for the scarce resources that it uses, in the order of their use.
-pub(super) struct Numbers {
+struct Numbers {
     /// By resource: of which set its number is, and the number.
     of: Vec<(u32, u32)>,
     set: u32,
@@ -209,16 +211,16 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn new(resources: usize) -> Self {
+    fn new(resources: usize) -> Self {
         Numbers { of: vec![(0, 0); resources], set: 0, used: 0 }
     }
 
-    pub(super) fn next_set(&mut self) {
+    fn next_set(&mut self) {
         self.set += 1;
         self.used = 0;
     }
 
-    pub(super) fn of(&mut self, resource: u32) -> u32 {
+    fn of(&mut self, resource: u32) -> u32 {
         let known = &mut self.of[resource as usize];
         if known.0 != self.set {
             *known = (self.set, self.used);
@@ -229,11 +231,121 @@ impl Numbers {
 }
 
 /// The resource that stands for all that are joined with this.
-pub(super) fn root(parents: &mut [u32], mut of: u32) -> u32 {
+fn root(parents: &mut [u32], mut of: u32) -> u32 {
     while parents[of as usize] != of {
         let above = parents[parents[of as usize] as usize];
         parents[of as usize] = above;
         of = above;
     }
     of
+}
+
+impl Count<'_, '_> {
+    /// With what is scarce shared: set by set of transfers that share something, directly or through others. Sets that are
+    /// the same but for the numbers of what they use go the same way, so that each kind of them is solved once.
+    pub(super) fn solved(&self, scarce: &Scarce) -> Result<Bulk, SimulateError> {
+        let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
+        let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
+        let sets = self.sets(scarce);
+        let mut known = Known::default();
+        let mut numbers = Numbers::new(scarce.resources.len());
+        for set in sets.members.chunk_by(|a, b| sets.of[*a as usize] == sets.of[*b as usize]) {
+            let described = self.describe(set, scarce, &mut numbers);
+            let solved = known.find(described, |it| it.solve())?;
+            for (flow, (end, kind)) in set.iter().zip(solved.ends.iter().zip(&solved.held)) {
+                ends[*flow as usize] = *end;
+                if let Some(kind) = kind {
+                    held[*flow as usize] = *kind;
+                }
+            }
+        }
+        let moved = |(i, flow): (usize, &Flow)| (held[i], ends[i] - flow.start);
+        let moved: Vec<(u32, f64)> = self.flows.iter().enumerate().map(moved).collect();
+        Ok(self.bulk(&moved, false, None))
+    }
+
+    /// What a transfer asks of scarce resources: `(number, kind, what of it)`.
+    fn route<'s>(&'s self, i: usize, scarce: &'s Scarce) -> impl Iterator<Item = (u32, u32, Part)> + 's {
+        let number = |node: u32, kind: u32| {
+            let number = scarce.locals[self.place(node, kind)];
+            (number != NONE).then_some(number)
+        };
+        let locals = self.legs(&self.flows[i]).flat_map(move |(node, leg)| {
+            let uses = leg.uses.iter().map(|&(kind, per_byte)| (kind, Part::Uses(per_byte)));
+            let burdens = leg.burdens.iter().map(|&(kind, per_byte)| (kind, Part::Burdens(per_byte)));
+            // one whose window has room for all does not wait
+            let waits = leg.waits.iter().filter_map(move |&(server, window, per_ns)| {
+                Some((server, Part::Waits { window: number(node, window)?, per_ns }))
+            });
+            let parts = uses.chain(burdens).chain(waits);
+            let parts = parts.filter_map(move |(kind, part)| Some((number(node, kind)?, kind, part)));
+            let turns = leg.turns.and_then(|turns| turns_at(node, turns)).into_iter().flat_map(|turns| turns.places);
+            parts.chain(turns.filter_map(|place| Some((*scarce.attended.get(&place)?, 0, Part::Attended))))
+        });
+        // a round in which no channel is scarce asks for none
+        let channels = if scarce.channels.is_empty() { &[] } else { self.channels(i) };
+        locals.chain(channels.iter().filter_map(|channel| {
+            let number = scarce.channels.get(channel)?;
+            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], Part::Uses(1.0)))
+        }))
+    }
+
+    /// Sets of transfers that share something scarce.
+    fn sets(&self, scarce: &Scarce) -> Sets {
+        let mut parents: Vec<u32> = (0..scarce.resources.len() as u32).collect();
+        let mut of = vec![NONE; self.flows.len()];
+        for (i, _) in self.flows.iter().enumerate().filter(|(_, f)| f.bytes > 0.0) {
+            for (number, _, _) in self.route(i, scarce) {
+                match of[i] {
+                    NONE => of[i] = number,
+                    // the lower number stands for all
+                    first => {
+                        let [a, b] = [root(&mut parents, first), root(&mut parents, number)];
+                        parents[a.max(b) as usize] = a.min(b);
+                    }
+                }
+            }
+        }
+        let mut starts = vec![0_u32; scarce.resources.len() + 1];
+        for set in of.iter_mut().filter(|set| **set != NONE) {
+            *set = root(&mut parents, *set);
+            starts[*set as usize + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut members = vec![0_u32; starts.last().copied().unwrap_or(0) as usize];
+        for (i, set) in (0_u32..).zip(&of).filter(|(_, set)| **set != NONE) {
+            let at = &mut starts[*set as usize];
+            members[*at as usize] = i;
+            *at += 1;
+        }
+        Sets { of, members }
+    }
+
+    /// A set in numbers of its own, so that sets that go the same way read the same.
+    fn describe(&self, set: &[u32], scarce: &Scarce, numbers: &mut Numbers) -> Described {
+        numbers.next_set();
+        let mut all = Described::default();
+        for &i in set {
+            let flow = &self.flows[i as usize];
+            for (resource, kind, part) in self.route(i as usize, scarce) {
+                let number = numbers.of(resource);
+                if number as usize == all.resources.len() {
+                    all.resources.push(scarce.resources[resource as usize]);
+                    all.kinds.push(kind);
+                }
+                // a window is used before it is waited for, and so has its number
+                let part = match part {
+                    Part::Waits { window, per_ns } => Part::Waits { window: numbers.of(window), per_ns },
+                    other => other,
+                };
+                all.routes.push((number, part));
+            }
+            let turns = self.legs(flow).find_map(|(_, leg)| leg.turns);
+            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, turns };
+            all.transfers.push((transfer, all.routes.len() as u32));
+        }
+        all
+    }
 }

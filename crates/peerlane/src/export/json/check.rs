@@ -1,0 +1,163 @@
+//! The document of `check`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use peerlane_judge::check::{Finding, Verdict, Waived};
+use peerlane_judge::thresholds::Threshold;
+use peerlane_machine::origin::Coverage;
+use peerlane_model::comparison::MachineComparison;
+
+/// What `check --json` writes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckDocument {
+    /// Names this format.
+    #[schemars(extend("const" = "peerlane/check/2"))]
+    pub schema: &'static str,
+    /// The worst verdict of all machines; `not-judged` ranks between `limited` and `fault`.
+    pub verdict: Verdict,
+    /// What is known that would show a fault of the only machine if there were one: `link widths`, `NVLinks`, `rates`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub checked: Vec<&'static str>,
+    /// Commands whose output would give a verdict, where the only machine is not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub next: Vec<&'static str>,
+    /// The findings of all machines, most severe first within each.
+    pub findings: Vec<MachineFinding>,
+    /// What the site's settings accept, of all machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub waived: Vec<Waived>,
+    /// Floors that others publish for the product of the only machine, on request. They change no verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub thresholds: Vec<Threshold>,
+    /// All expectations for the only machine, compared with all that was measured on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<MachineComparison>,
+    /// Each machine's verdict, findings and comparison, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub machines: Vec<MachineCheck>,
+    /// How much of each input was understood.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub coverage: Vec<Coverage>,
+}
+
+impl CheckDocument {
+    /// From each machine's verdict and findings.
+    pub fn new(mut checks: Vec<MachineCheck>) -> Self {
+        let several = checks.len() > 1;
+        let verdict = checks.iter().map(|c| c.verdict).max().unwrap_or(Verdict::NotJudged);
+        let labelled = |check: &MachineCheck| {
+            let machine = several.then(|| check.name.clone());
+            let label = move |finding| MachineFinding { machine: machine.clone(), finding };
+            check.findings.clone().into_iter().map(label).collect::<Vec<_>>()
+        };
+        let findings = checks.iter().flat_map(labelled).collect();
+        let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
+        let only = checks.first().filter(|_| !several);
+        let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
+        let thresholds = only.map(|only| only.thresholds.clone()).unwrap_or_default();
+        let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
+        let machines = if several { checks } else { Vec::new() };
+        CheckDocument {
+            schema: "peerlane/check/2",
+            verdict,
+            checked,
+            next,
+            findings,
+            waived,
+            thresholds,
+            comparison,
+            machines,
+            coverage: Vec::new(),
+        }
+    }
+}
+
+/// A finding, with its machine where there are several.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MachineFinding {
+    /// The machine's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// One machine's verdict and findings, and its comparison where a document has that.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MachineCheck {
+    /// The machine's name.
+    pub name: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
+    pub checked: Vec<&'static str>,
+    /// Commands whose output would give a verdict, where it is not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub next: Vec<&'static str>,
+    /// Its findings.
+    pub findings: Vec<Finding>,
+    /// What the site's settings accept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub waived: Vec<Waived>,
+    /// Floors that others publish for this product, on request. They change no verdict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub thresholds: Vec<Threshold>,
+    /// All expectations for it, compared with all that was measured on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<MachineComparison>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane_judge::check::{Certainty, FindingKind, Severity};
+
+    fn checked(name: &str, verdict: Verdict, findings: usize) -> MachineCheck {
+        let finding = Finding {
+            rule: "narrow-link".into(),
+            kind: FindingKind::Fault,
+            severity: Severity::Error,
+            subjects: Vec::new(),
+            summary: String::new(),
+            expected: String::new(),
+            measured: String::new(),
+            evidence: Vec::new(),
+            fix: String::new(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
+        };
+        MachineCheck {
+            name: name.into(),
+            verdict,
+            checked: Vec::new(),
+            next: Vec::new(),
+            findings: vec![finding; findings],
+            waived: Vec::new(),
+            thresholds: Vec::new(),
+            comparison: None,
+        }
+    }
+
+    #[test]
+    fn several_checks_take_the_worst_verdict_and_name_the_machine() {
+        let checks = vec![checked("a", Verdict::NotJudged, 0), checked("b", Verdict::Fault, 2)];
+        let json = serde_json::to_value(CheckDocument::new(checks)).unwrap();
+        assert_eq!(json["verdict"], "fault");
+        assert_eq!(json["findings"][1]["machine"], "b");
+        assert_eq!(json["machines"].as_array().unwrap().len(), 2);
+        let one = serde_json::to_value(CheckDocument::new(vec![checked("a", Verdict::Healthy, 1)])).unwrap();
+        assert!(one.get("machines").is_none() && one["findings"][0].get("machine").is_none());
+    }
+}
