@@ -118,7 +118,7 @@ export function details(state: State, outlier: OutlierView): Child[] {
       ["fix", commands(outlier.fix)],
       ["rule", `${outlier.rule} (${SEVERITY[outlier.severity]})`],
       ["test", test ?? ""],
-      ["found in", outlier.repeats > 1 ? `${count(outlier.repeats, "record")} of this machine` : ""],
+      ["found in", outlier.repeats > 1 ? `${count(outlier.repeats, "record")}${machines(outlier).length === 1 ? ` of this ${state.words.row}` : ""}` : ""],
       ["record", outlier.file !== "" ? h("code", {}, outlier.file) : ""],
     ]),
   ];
