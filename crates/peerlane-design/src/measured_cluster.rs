@@ -8,7 +8,7 @@ use crate::cluster::network::Shape;
 use crate::cluster::{Cluster, ClusterError, Network};
 use crate::nic_gpus::{shown_gpu, shown_nic};
 use crate::simulated_cluster::{nearest_memory, of_record};
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
@@ -68,6 +68,8 @@ pub struct Ends {
     known: HashMap<(usize, String), EndRates>,
     /// By NIC and slots: from the GPU beside it to the NIC, and back, in bytes a second.
     with_gpus: HashMap<(usize, String, Option<u32>), [Expected; 2]>,
+    /// By NIC the class of the path to the GPU beside it.
+    classes: HashMap<(usize, String), PathClass>,
     /// By node the first GPU's end of TCP, where it sends and where it receives.
     tcp: HashMap<usize, [TcpEnd; 2]>,
 }
@@ -82,7 +84,7 @@ impl Ends {
         let (mut known, mut tcp) = (HashMap::new(), HashMap::new());
         let of_gpus = run.cells.iter().filter(|cell| cell.step.transport == Transport::Verbs && cell.step.is_of_gpus());
         let moved: BTreeSet<Option<u32>> = of_gpus.map(|cell| slots(&cell.step)).collect();
-        let mut with_gpus = HashMap::new();
+        let (mut with_gpus, mut classes) = (HashMap::new(), HashMap::new());
         let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
         for (at, node) in run.nodes.iter().enumerate().filter(described) {
             let Some(machine) = &machines[at] else { continue };
@@ -103,6 +105,8 @@ impl Ends {
                 }
                 let of_name = |name: &str| node.gpus.iter().find(|gpu| gpu.name == name);
                 let gpu = nic.gpu.as_ref().and_then(|gpu| shown_gpu(&machine.fabric, of_name(&gpu.name)?));
+                let class = gpu.and_then(|gpu| machine.fabric.class(gpu, id));
+                classes.extend(class.map(|class| ((at, nic.name.clone()), class)));
                 for (gpu, slots) in gpu.into_iter().flat_map(|gpu| moved.iter().map(move |slots| (gpu, *slots))) {
                     let method = slots.map_or_else(|| method_in_use(&model, gpu, id), measured_staging);
                     let end = |way| nic_end(&model, gpu, id, way, method);
@@ -112,7 +116,7 @@ impl Ends {
                 }
             }
         }
-        Ends { machines, known, with_gpus, tcp }
+        Ends { machines, known, with_gpus, classes, tcp }
     }
 
     /// The machine of each node, where it is known; nodes that are alike share one.
@@ -149,6 +153,11 @@ impl Ends {
         let slower = if to.value < from.value { to } else { from };
         let (low, high) = (from.low.min(to.low), from.high.min(to.high));
         Some(Expected { low, high, ..slower.clone() })
+    }
+
+    /// Classes of the paths between a step's NICs and the GPUs beside them, where they are known.
+    pub fn classes(&self, step: &Step) -> [Option<PathClass>; 2] {
+        [&step.from, &step.to].map(|end| self.classes.get(&(end.node, end.nic.clone()?)).copied())
     }
 
     /// What the ends of a step by verbs with host memory carry, the slower one, and what binds it.

@@ -228,7 +228,7 @@ pub fn judge(
     let explained = explained.union(&slow_by_nccl).copied().collect();
     findings.extend(refused);
     findings.extend(gpu_memory::staged_is_faster(run, joined));
-    findings.extend(slow::slow(run, joined, "as others reach", &explained));
+    findings.extend(slow::slow(run, joined, Some(ends), "as others reach", &explained));
     findings.extend(apart.findings);
     findings.extend(below);
     findings.extend(narrow::narrow(run, ends));

@@ -7,6 +7,7 @@ mod serve;
 use std::io;
 use std::net::IpAddr;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use peerlane_gpu::search;
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Nic, NodeGpu, Step};
+use peerlane_measure::nodes::{Nic, NodeGpu, Step, Transport};
 use peerlane_measure::run::FlagKind;
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +32,9 @@ pub const COMMAND: &str = "gpu-sides";
 /// How long the driver may take to open all GPUs.
 const OPENING: Duration = Duration::from_secs(40);
 
-/// How long a driver may take to give an adapter a GPU's memory.
+/// How long a driver may take to give an adapter a GPU's memory, and for all adapters of a node.
 const REGISTERING: Duration = Duration::from_secs(5);
+const REGISTERING_ALL: Duration = Duration::from_secs(10);
 
 /// How long a side may take to let go of a step.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -45,6 +47,9 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// By how much the agent waits longer for an answer than the side has for it.
 const LONGER: f64 = 1.2;
+
+/// Times that a side may take all of its patience while it samples: to start, for the samples, and until all has arrived.
+const SAMPLING: u32 = 3;
 
 /// What the process is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -87,12 +92,25 @@ struct Listening {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Answer {
     Opened(Found),
-    Registered { registration: Option<Registration>, why: Option<String> },
+    Registered {
+        registration: Option<Registration>,
+        why: Option<String>,
+    },
     Address(String),
     Done,
     Values(Vec<f64>),
     Verdict(message::Verdict),
-    Failed { kind: FlagKind, message: String },
+    Failed {
+        kind: FlagKind,
+        message: String,
+        /// Whether nothing of this process can be relied on after it.
+        #[serde(default = "always")]
+        ends: bool,
+    },
+}
+
+fn always() -> bool {
+    true
 }
 
 /// What there is to measure with on this node.
@@ -116,6 +134,12 @@ pub struct GpuSides {
     at: Mutex<Option<Listening>>,
     /// Ends the process while somebody waits for its answer.
     killer: Mutex<Option<process::Killer>>,
+    /// Whether a driver is opening the GPUs, which takes longer than a step.
+    opening: AtomicBool,
+    /// How many GPUs there are.
+    shown: AtomicUsize,
+    /// Number of the side that has the process.
+    number: AtomicU64,
 }
 
 impl GpuSides {
@@ -130,38 +154,68 @@ impl GpuSides {
     }
 
     fn of(program: Box<Program>) -> (Arc<GpuSides>, Found) {
-        let sides =
-            Arc::new(GpuSides { program, process: Mutex::default(), at: Mutex::default(), killer: Mutex::default() });
+        let sides = Arc::new(GpuSides {
+            program,
+            process: Mutex::default(),
+            at: Mutex::default(),
+            killer: Mutex::default(),
+            opening: AtomicBool::default(),
+            shown: AtomicUsize::default(),
+            number: AtomicU64::default(),
+        });
         let found = match sides.lock(OPENING).map(|mut process| sides.running(&mut process).cloned()) {
             Ok(Ok(found)) => found,
             Ok(Err(failure)) | Err(failure) => {
                 Found { notes: vec![format!("GPUs: {}", failure.message)], ..Found::default() }
             }
         };
+        sides.shown.store(found.gpus.len(), Ordering::Relaxed);
         if found.gpus.is_empty() {
             sides.end(&mut sides.process.lock().unwrap_or_else(PoisonError::into_inner));
         }
         (sides, found)
     }
 
-    /// Finds out how NICs get at the memory of the GPUs that are named beside them.
-    pub fn register(&self, nics: &mut [Nic]) {
+    /// Finds out how NICs get at the memory of the GPUs that are named beside them. Those of which that is not found out have none
+    /// after it; why, in sentences.
+    pub fn register(self: &Arc<Self>, nics: &mut [Nic]) -> Vec<String> {
+        let (began, mut notes, mut hung) = (Instant::now(), Vec::new(), false);
         for nic in nics {
             let Some(gpu) = &mut nic.gpu else { continue };
             let asked = Ask::Register { nic: nic.name.clone(), gpu: gpu.name.clone() };
-            let answer = self.lock(REGISTERING).and_then(|mut process| {
-                self.running(&mut process)?;
-                self.ask(&mut process, &asked, REGISTERING)
-            });
-            (gpu.registration, gpu.why) = match answer {
-                Ok(Answer::Registered { registration, why }) => (registration, why),
-                Ok(other) => (None, Some(unexpected(&other).message)),
-                Err(failure) => (None, Some(failure.message)),
+            let answer = if hung || began.elapsed() > REGISTERING_ALL {
+                Err(Failure::new(FlagKind::Hung, "others took too long"))
+            } else {
+                self.lock(REGISTERING).and_then(|mut process| self.ask(&mut process, &asked, REGISTERING))
             };
+            match answer {
+                Ok(Answer::Registered { registration, why }) => (gpu.registration, gpu.why) = (registration, why),
+                other => {
+                    hung = true;
+                    let why = other.map_or_else(|failure| failure.message, |answer| unexpected(&answer).message);
+                    notes.push(format!("{}: whether it takes GPU memory is not known: {why}", nic.name));
+                    nic.gpu = None;
+                }
+            }
+        }
+        self.revive();
+        notes
+    }
+
+    /// Starts the process again where it has ended, beside whoever needs it next.
+    fn revive(self: &Arc<Self>) {
+        let ended = |process: &mut Option<Process>| process.as_mut().is_none_or(Process::has_ended);
+        let needed =
+            self.shown.load(Ordering::Relaxed) > 0 && self.process.try_lock().is_ok_and(|mut held| ended(&mut held));
+        if needed {
+            let sides = Arc::clone(self);
+            let open = move || drop(sides.lock(OPENING).map(|mut process| sides.running(&mut process).map(drop)));
+            // without a thread the next step opens them
+            let _ = thread::Builder::new().name("GPUs again".to_owned()).spawn(open);
         }
     }
 
-    /// Asks the process. After a failure nothing is relied on: what comes next gets a new process.
+    /// Asks the process. After one that it does not outlive, what comes next gets a new process.
     fn ask(&self, held: &mut Option<Process>, ask: &Ask, patience: Duration) -> Result<Answer, Failure> {
         let Some(process) = held else {
             return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
@@ -171,11 +225,14 @@ impl GpuSides {
     }
 
     fn checked(&self, answer: Result<Answer, Failure>, held: &mut Option<Process>) -> Result<Answer, Failure> {
-        let answer = answer.and_then(|answer| match answer {
-            Answer::Failed { kind, message } => Err(Failure::new(kind, message)),
-            answer => Ok(answer),
-        });
-        if answer.as_ref().is_err_and(|failure| failure.kind != FlagKind::NotApplicable) {
+        let (answer, ends) = match answer {
+            Ok(Answer::Failed { kind, message, ends }) => {
+                (Err(Failure::new(kind, message)), ends && kind != FlagKind::NotApplicable)
+            }
+            Ok(answer) => (Ok(answer), false),
+            Err(failure) => (Err(failure), true),
+        };
+        if ends {
             self.end(held);
         }
         answer
@@ -190,11 +247,15 @@ impl GpuSides {
     /// This node's side of a step.
     pub(crate) fn side(self: &Arc<Self>, step: &Step, part: Part) -> Result<GpuSide, Failure> {
         let patience = Duration::from_secs_f64((LONGER * part.patience.seconds()).clamp(0.1, 3600.0));
-        {
-            let mut process = self.lock(patience / 4)?;
+        // an adapter's earlier step ends by itself in that time; one of NCCL's may never
+        let is_nccl = step.transport == Transport::Nccl;
+        let number = {
+            let mut process = self.lock(if is_nccl { patience / 4 } else { patience })?;
             self.running(&mut process)?;
-        }
-        let mut side = GpuSide { sides: Arc::clone(self), patience, address: String::new() };
+            1 + self.number.fetch_add(1, Ordering::Relaxed)
+        };
+        let sampling = if is_nccl { patience } else { SAMPLING * patience };
+        let mut side = GpuSide { sides: Arc::clone(self), number, patience, sampling, address: String::new() };
         let at = self.at.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match side.ask(Ask::Prepare { step: Box::new(step.clone()), part, at }, patience)? {
             Answer::Address(address) => side.address = address,
@@ -212,6 +273,9 @@ impl GpuSides {
                 Ok(process) => return Ok(process),
                 Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if began.elapsed() < patience => {}
+                Err(TryLockError::WouldBlock) if self.opening.load(Ordering::Relaxed) => {
+                    return Err(Failure::new(FlagKind::Failed, "the GPUs are being opened again"));
+                }
                 Err(TryLockError::WouldBlock) if !killed => {
                     killed = true;
                     self.kill();
@@ -238,9 +302,21 @@ impl GpuSides {
             let failed = |e: io::Error| Failure::new(FlagKind::Failed, format!("cannot start a process: {e}"));
             let mut started = (self.program)().and_then(Process::start).map_err(failed)?;
             *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.killer());
-            match started.ask(&Ask::Open, OPENING).map_err(|why| lost(&mut started, &why))? {
+            self.opening.store(true, Ordering::Relaxed);
+            let opened = started.ask(&Ask::Open, OPENING);
+            self.opening.store(false, Ordering::Relaxed);
+            match opened.map_err(|why| lost(&mut started, &why))? {
                 Answer::Opened(found) => started.found = found,
                 other => return Err(unexpected(&other)),
+            }
+            // GPUs of a process that is still ending are not shown; the next step tries again
+            let (shown, all) = (started.found.gpus.len(), self.shown.load(Ordering::Relaxed));
+            if shown < all {
+                let why = started.found.notes.first().map_or_else(String::new, |why| format!(" ({why})"));
+                return Err(Failure::new(
+                    FlagKind::Failed,
+                    format!("{shown} of {all} GPUs could be opened again{why}"),
+                ));
             }
             *process = Some(started);
         }
@@ -264,7 +340,7 @@ fn lost(process: &mut Process, why: &Unheard) -> Failure {
             Failure::new(
                 FlagKind::Hung,
                 format!(
-                    "no answer from the driver or NCCL for {:.1} s; their process was killed",
+                    "no answer from driver, adapter or NCCL for {:.1} s; their process was killed",
                     patience.as_secs_f64()
                 ),
             )
@@ -275,7 +351,7 @@ fn lost(process: &mut Process, why: &Unheard) -> Failure {
 
 fn unexpected(answer: &Answer) -> Failure {
     match answer {
-        Answer::Failed { kind, message } => Failure::new(*kind, message),
+        Answer::Failed { kind, message, .. } => Failure::new(*kind, message),
         other => Failure::new(FlagKind::Failed, format!("the GPUs' process answered {other:?}")),
     }
 }
@@ -283,7 +359,10 @@ fn unexpected(answer: &Answer) -> Failure {
 /// One side of a step, in the GPUs' process.
 pub(crate) struct GpuSide {
     sides: Arc<GpuSides>,
+    number: u64,
     patience: Duration,
+    /// The longest that samples take, beside their own time.
+    sampling: Duration,
     address: String,
 }
 
@@ -308,7 +387,7 @@ impl Side for GpuSide {
 
     fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
         let wanted = Duration::from_secs_f64((n as f64 * time.seconds()).clamp(0.0, 3600.0));
-        match self.ask(Ask::Sample { samples: n, time }, self.patience + wanted)? {
+        match self.ask(Ask::Sample { samples: n, time }, self.sampling + wanted)? {
             Answer::Values(values) => Ok(values),
             other => Err(unexpected(&other)),
         }
@@ -353,8 +432,13 @@ impl Side for GpuSide {
 
 impl Drop for GpuSide {
     fn drop(&mut self) {
-        // a process that does not let go is killed by this
-        let _ = self.ask(Ask::Leave, LEAVING);
+        // a process that does not let go is killed by this; a later side has let go of this one's
+        if let Ok(mut held) = self.sides.lock(LEAVING)
+            && self.sides.number.load(Ordering::Relaxed) == self.number
+        {
+            let _ = self.sides.ask(&mut held, &Ask::Leave, LEAVING);
+        }
+        self.sides.revive();
     }
 }
 

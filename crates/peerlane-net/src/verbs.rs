@@ -99,6 +99,12 @@ fn active_ports(adapter: &str) -> Result<Vec<Nic>, String> {
     Ok(found)
 }
 
+/// Whether a NIC is hardware, and not one of the kernel's own (`rdma_rxe`, `siw`), which never reach GPU memory.
+#[must_use]
+pub fn is_hardware(nic: &str) -> bool {
+    Folder::of(CLASS.as_ref(), adapter_and_port(nic).0).is_hardware()
+}
+
 /// The NUMA node of an adapter, where memory can be had there: some containers forbid to choose the node.
 fn near_node(folder: &Folder) -> Option<u32> {
     folder.numa_node().filter(|node| Mapping::new(1, Some(*node)).is_ok())

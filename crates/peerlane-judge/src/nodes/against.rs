@@ -61,14 +61,14 @@ pub struct NodesComparison {
 }
 
 /// What a value is of, in words that do not depend on the order of nodes.
-type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, bool);
+type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, [bool; 2]);
 
 fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
     let ends = [&cell.step.from, &cell.step.to].map(|end| {
         let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
         (host, end.nic.as_deref().or(end.is_gpu().then_some(end.memory.as_str())))
     });
-    (ends, cell.step.transport, cell.step.probe, cell.again)
+    (ends, cell.step.transport, cell.step.probe, [cell.step.is_of_gpus(), cell.again])
 }
 
 /// The values of a record, those of the earlier one as what they should be.
@@ -83,7 +83,7 @@ fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
 
 /// Parts that became slower, and nodes that are lost now.
 pub(super) fn worse(before: &NodesRun, after: &NodesRun) -> Vec<Finding> {
-    slow(after, &joined(before, after), "in the earlier record", &BTreeSet::new())
+    slow(after, &joined(before, after), None, "in the earlier record", &BTreeSet::new())
 }
 
 /// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
@@ -134,7 +134,7 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         after: later.to_owned(),
         changes: changes.collect(),
         worse: now,
-        better: slow(before, &joined(after, before), "in the later record", &BTreeSet::new()),
+        better: slow(before, &joined(after, before), None, "in the later record", &BTreeSet::new()),
         pairs,
         alone: [valued(before).saturating_sub(both), valued(after).saturating_sub(both)],
     }

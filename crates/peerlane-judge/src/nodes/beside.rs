@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Joined, OFF};
+use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::Prediction;
+use peerlane_machine::fabric::PathClass;
 use peerlane_machine::stats::Median;
 use peerlane_measure::nodes::{Cell, Probe, Step, Transport, usual};
 
@@ -24,6 +26,20 @@ pub(super) struct Usual {
     value: f64,
     /// The same as a share of what is expected, where that is known.
     share: Option<f64>,
+    /// Values that this is of.
+    values: usize,
+}
+
+/// A rail, and the classes of the paths between NICs and GPUs at both ends, the shorter one first.
+pub(super) type Alike = (Option<String>, [Option<PathClass>; 2]);
+
+/// Values that tell what is usual.
+const FEWEST: usize = 3;
+
+fn alike(ends: Option<&Ends>, step: &Step) -> Alike {
+    let mut classes = ends.map_or([None; 2], |ends| ends.classes(step));
+    classes.sort_unstable();
+    (step.from.nic.clone(), classes)
 }
 
 /// A node and its NIC.
@@ -58,32 +74,34 @@ impl<'a> Beside<'a> {
         ports(step).is_some_and(|ports| self.pairs.contains_key(&ports))
     }
 
-    /// What GPU memory reaches by each rail, of steps of one kind between so many nodes.
+    /// What GPU memory reaches, of steps of one kind between so many nodes, by rail and by the classes of the paths between NICs and
+    /// GPUs. How well GPUs are read and written is known within wide bounds, and alike where these are.
     pub(super) fn usual<'c>(
         &self,
         nodes: usize,
+        ends: Option<&Ends>,
         joined: impl Iterator<Item = &'c Joined<'c>>,
-    ) -> BTreeMap<Option<String>, Usual> {
-        let mut of: BTreeMap<Option<String>, Vec<(&Joined, f64, f64)>> = BTreeMap::new();
+    ) -> BTreeMap<Alike, Usual> {
+        let mut of: BTreeMap<Alike, Vec<(&Joined, f64, f64)>> = BTreeMap::new();
         for one in joined {
             if let (Some(value), Some(host)) = (one.cell.value(), self.get(&one.cell.step)) {
-                of.entry(one.cell.step.from.nic.clone()).or_default().push((one, value, host));
+                of.entry(alike(ends, &one.cell.step)).or_default().push((one, value, host));
             }
         }
-        let of_rail = |(nic, all): (Option<String>, Vec<(&Joined, f64, f64)>)| {
+        let of_rail = |(alike, all): (Alike, Vec<(&Joined, f64, f64)>)| {
             let sound = OFF * usual(all.iter().map(|(.., host)| *host).collect(), nodes)?;
             let sound_ones = || all.iter().filter(|(.., host)| *host >= sound);
             let value = usual(sound_ones().map(|(_, value, _)| *value).collect(), nodes)?;
             let share = usual(sound_ones().filter_map(|(one, ..)| one.share()).collect(), nodes);
-            Some((nic, Usual { sound, value, share }))
+            Some((alike, Usual { sound, value, share, values: sound_ones().count() }))
         };
         of.into_iter().filter_map(of_rail).collect()
     }
 
-    /// What a step with GPU memory should reach by what others of its rail do: as much of what is expected where host memory reaches
-    /// what it does with most, and else no more than host memory.
-    pub(super) fn by_peers(&self, one: &Joined, usual: &BTreeMap<Option<String>, Usual>) -> Option<f64> {
-        let usual = usual.get(&one.cell.step.from.nic)?;
+    /// What a step with GPU memory should reach by what others that are alike do: as much of what is expected where host memory reaches
+    /// what it does with most, and else no more than host memory. None where too few are alike, or host memory has no value.
+    pub(super) fn by_peers(&self, one: &Joined, ends: Option<&Ends>, usual: &BTreeMap<Alike, Usual>) -> Option<f64> {
+        let usual = usual.get(&alike(ends, &one.cell.step)).filter(|usual| usual.values >= FEWEST)?;
         let host = self.get(&one.cell.step)?;
         let expected = one.expected.as_ref().map(|expected| expected.value);
         Some(match expected.zip(usual.share) {

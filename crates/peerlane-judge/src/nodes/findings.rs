@@ -58,13 +58,19 @@ pub(super) fn corrupt(run: &NodesRun) -> Vec<Finding> {
 pub(super) fn failed(run: &NodesRun) -> Vec<Finding> {
     grouped(run, &[FlagKind::Failed, FlagKind::Hung, FlagKind::Implausible])
         .into_iter()
-        .map(|Group { subjects, words, cells, first, .. }| Finding {
+        .map(|Group { subjects, words, cells, first, gpus }| Finding {
             severity: Severity::Error,
             measured: format!("{cells} steps, first: {first}"),
-            fix: "Read the reason. Connections that fail one way only point to a firewall or to different subnets; those of one \
-                  NIC to its port, its GID or its partition key."
+            fix: if gpus {
+                "Read the reason, which is driver's or adapter's: host memory works by the same NIC. Look into the kernel log for Xid \
+                 errors and faults of the IOMMU."
+            } else {
+                "Read the reason. Connections that fail one way only point to a firewall or to different subnets; those of one \
+                 NIC to its port, its GID or its partition key."
+            }
+            .to_owned(),
+            confirm: if gpus { "`dmesg`; `peerlane measure --tests nic-gpu` there" } else { "`rdma link`, `ibv_devinfo` on both hosts" }
                 .to_owned(),
-            confirm: "`rdma link`, `ibv_devinfo` on both hosts".to_owned(),
             ..finding("failed-between-nodes", subjects, format!("nothing could be measured {words}"))
         })
         .collect()
@@ -75,6 +81,8 @@ struct Group {
     words: String,
     cells: usize,
     first: String,
+    /// Whether of GPU memory by a NIC alone.
+    gpus: bool,
 }
 
 /// An end with one memory, or a NIC with whatever memory.
@@ -145,6 +153,7 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
             words,
             cells: mine.len(),
             first: first.detail.clone(),
+            gpus: at.is_gpu_beside_nic(),
         });
     }
     let mut pairs: BTreeMap<(usize, usize), Vec<(&Cell, Flag)>> = BTreeMap::new();
@@ -165,7 +174,7 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
         });
         let cells = pairs.values().map(Vec::len).sum();
         let words = format!("between nodes: {}", listed(&names, FEW));
-        groups.push(Group { subjects: subjects.collect(), words, cells, first: first.detail.clone() });
+        groups.push(Group { subjects: subjects.collect(), words, cells, first: first.detail.clone(), gpus: false });
     }
     let among: Vec<(&Cell, Flag)> = among.into_iter().filter_map(|cell| Some((cell, flag(cell)?))).collect();
     if let Some((cell, first)) = among.first() {
@@ -177,6 +186,7 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
             words: format!("in the all-reduce of {} nodes", cell.step.nodes().count()),
             cells: among.len(),
             first: first.detail.clone(),
+            gpus: false,
         });
     }
     groups

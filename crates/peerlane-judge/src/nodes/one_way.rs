@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::beside::Beside;
+use super::slow::{Key, beside_gpu};
 use super::words::{end, quantity, transport};
 use super::{Joined, OFF};
 use crate::check::raised::Raised;
@@ -50,7 +51,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             (100.0 * left).max(1.0)
         );
         let finding = raised.summary(summary).about(vec![Subject::Pair(from.clone(), to.clone())]).finding;
-        let key = (from.clone(), to.clone(), step.transport, step.is_of_gpus());
+        let key = (from.clone(), to.clone(), step.transport, step.probe, step.is_of_gpus());
         let finding = Finding {
             measured: format!("{}: {}", transport(step.transport), quantity(false, value)),
             expected: format!("{}, as from {to} to {from}", quantity(false, usual)),
@@ -61,6 +62,15 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             confirm: "`tc -s qdisc`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
             cost: Some(Cost { lost: (usual - value) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
             ..finding
+        };
+        // host memory is as fast as ever between the same NICs
+        let finding = if beside.get(step).is_some() {
+            let (fix, confirm) =
+                beside_gpu(run, &Key::Pair(step.from.node.min(step.to.node), step.from.node.max(step.to.node)));
+            let summary = format!("{} with GPU memory", finding.summary);
+            Finding { rule: "nic-gpu-slow".to_owned(), summary, fix, confirm, ..finding }
+        } else {
+            finding
         };
         found.insert(key, finding);
     }

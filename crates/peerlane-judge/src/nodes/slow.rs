@@ -7,6 +7,7 @@ use super::beside::Beside;
 use super::words::{host, quantity, transport};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
@@ -30,6 +31,8 @@ struct Slow {
     latency: bool,
     /// Whether of GPU memory.
     gpus: bool,
+    /// Whether host memory has a value beside each of it.
+    beside_host: bool,
     left: f64,
     /// Medians of what it explains.
     measured: f64,
@@ -74,17 +77,22 @@ impl Slow {
 /// What is slow, by part: of one part all transports, and its latencies, together.
 /// `source` states what values are compared with where nothing is predicted; what NCCL reaches with the nodes of `explained` has its
 /// cause elsewhere.
-pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &BTreeSet<usize>) -> Vec<Finding> {
+pub(super) fn slow(
+    run: &NodesRun,
+    joined: &[Joined],
+    ends: Option<&Ends>,
+    source: &str,
+    explained: &BTreeSet<usize>,
+) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
     let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
     let beside = Beside::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
         let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
-        // how well GPUs are read and written is known within wide bounds, and alike on nodes that are alike
         let by_verbs = gpus && transport == Transport::Verbs && run.nodes.len() > 2;
         let usual =
-            if by_verbs { beside.usual(run.nodes.len(), joined.iter().filter(of_kind)) } else { BTreeMap::new() };
+            if by_verbs { beside.usual(run.nodes.len(), ends, joined.iter().filter(of_kind)) } else { BTreeMap::new() };
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -98,11 +106,12 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                     return None;
                 }
                 let mut compared = j.cell.compared(expected, through)?;
-                if by_verbs && let Some(usual) = beside.by_peers(j, &usual) {
-                    (compared.expected, compared.beside) = (None, Some(usual));
+                let of_peers = if by_verbs { beside.by_peers(j, ends, &usual) } else { None };
+                if of_peers.is_some() {
+                    (compared.expected, compared.beside) = (None, of_peers);
                 }
                 let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
-                predicted.push(j.expected.as_ref().is_some_and(known));
+                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(known));
                 Some(compared)
             })
             .collect();
@@ -124,6 +133,7 @@ pub(super) fn slow(run: &NodesRun, joined: &[Joined], source: &str, explained: &
                 probe,
                 latency: probe == Probe::Latency,
                 gpus,
+                beside_host: suspect.values.iter().all(|i| beside.get(values[*i].step).is_some()),
                 left: suspect.left,
                 measured,
                 usual,
@@ -191,7 +201,7 @@ fn shared(paths: &[Finding]) -> Finding {
 
 /// What is one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+pub(super) enum Key {
     Switch(String),
     Node(usize, Direction),
     Nic(usize, String, Direction),
@@ -219,8 +229,10 @@ impl Key {
 
 fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
-    // by the same NICs host memory is as fast as ever
-    let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs);
+    // by the same NICs host memory is as fast as ever; of more nodes than two a pair alone is no matter of its ends
+    let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs && slow.beside_host)
+        && (run.nodes.len() == 2 || !matches!(key, Key::Pair(..)));
+    let staged = group.iter().all(|slow| slow.probe == Probe::SendStaged);
     let worst = group.iter().filter(|slow| slow.latency == late).min_by(|a, b| a.left.total_cmp(&b.left));
     let (left, measured, usual) = worst.map_or((1.0, 0.0, 0.0), |slow| (slow.left, slow.measured, slow.usual));
     let loopback = loopback(joined, key);
@@ -245,6 +257,7 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
         _ => rule,
     };
     let cause = match key {
+        _ if only_gpus && staged => STAGED,
         _ if only_gpus => BESIDE_GPU,
         Key::Pair(..) if run.nodes.len() == 2 => "two nodes do not tell whether it is an end or the path",
         _ => cause(key, loopback),
@@ -271,7 +284,13 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
     let lost = if late { (measured - usual) * 1e6 } else { (usual - measured) / 1e9 };
     let source = if group.iter().any(|slow| slow.expected) { "predicted" } else { source };
     let certainty = if run.nodes.len() > 2 { Certainty::Likely } else { Certainty::Possible };
-    let (fix, confirm) = if only_gpus { beside_gpu(run, key) } else { advice(run, key, late, loopback) };
+    let (fix, confirm) = match only_gpus {
+        true if staged => {
+            (LOOK_AT_COPIES.to_owned(), "`peerlane measure` on each node: copies between host and GPU".to_owned())
+        }
+        true => beside_gpu(run, key),
+        false => advice(run, key, late, loopback),
+    };
     Finding {
         rule: rule.to_owned(),
         kind: FindingKind::Fault,
@@ -311,12 +330,20 @@ fn of_gpus(gpus: bool) -> &'static str {
 /// Why GPU memory alone is slow.
 const BESIDE_GPU: &str = "with host memory it is as fast as ever, so it is what lies between the NIC and its GPU";
 
-/// What to do about it, on the nodes that have it.
+/// Why GPU memory is slow where it is staged, and neither directly nor with host memory.
+const STAGED: &str =
+    "with host memory, and directly, it is as fast as ever, so it is the GPU's copies to or from host memory";
+
+/// What to do about it.
+const LOOK_AT_COPIES: &str = "Look at the width of the GPU's link (`nvidia-smi -q`), at the NUMA node of the memory beside the NIC, and at \
+    the IOMMU (`iommu=pt`).";
+
+/// What to do about what lies between NICs and GPUs, on the nodes that have it.
 pub(super) const LOOK_BESIDE_GPU: &str = "look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot \
     with `iommu=pt`, let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`).";
 
 /// What to do where GPU memory alone is slow, and what would confirm it.
-fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
+pub(super) fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
     let nodes = match key {
         Key::Node(node, _) | Key::Nic(node, ..) => host(run, *node),
         Key::Pair(a, b) => format!("{} and {}", host(run, *a), host(run, *b)),

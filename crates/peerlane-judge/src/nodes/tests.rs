@@ -567,3 +567,18 @@ fn paths_that_share_links_while_others_run_are_nobodys_fault() {
         }
     }
 }
+
+#[test]
+fn records_compare_gpu_memory_with_gpu_memory() {
+    let cluster = with_latencies_of_adapters(embedded("tessa-pair").unwrap().unwrap());
+    let run = measured(&cluster, Vec::new(), 3);
+    let same = compare(("a", &run), ("b", &run));
+    assert!(same.worse.is_empty() && same.better.is_empty() && same.pairs.is_empty(), "{same:#?}");
+    assert!(same.changes.iter().all(|change| change.before == change.after), "{:?}", same.changes);
+    // of a record from before only host memory
+    let mut before = run.clone();
+    before.cells.retain(|cell| !cell.step.is_of_gpus());
+    let grown = compare(("a", &before), ("b", &run));
+    assert!(grown.changes.iter().all(|change| !change.gpus && change.before == change.after), "{:?}", grown.changes);
+    assert_eq!(grown.alone, [0, run.cells.len() - before.cells.len()]);
+}

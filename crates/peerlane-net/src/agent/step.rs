@@ -135,6 +135,8 @@ impl Work<'_> {
                 Order::Run { .. } => side.serve(&|| self.over.load(Ordering::Relaxed))?,
                 Order::Finish { verify: true } => {
                     let verdict = side.verify()?.into();
+                    // the next step may come as soon as this is known
+                    drop(side);
                     answer(ToHead::Verified { id, verdict });
                     break;
                 }

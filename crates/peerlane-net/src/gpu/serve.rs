@@ -48,8 +48,11 @@ pub fn serve_gpus(end: fn() -> !) -> io::Result<()> {
     });
     let mut gpus = Gpus { stop, ..Gpus::default() };
     while let Ok(ask) = asks.recv() {
-        let answer =
-            gpus.answer(ask).unwrap_or_else(|failure| Answer::Failed { kind: failure.kind, message: failure.message });
+        let answer = gpus.answer(ask).unwrap_or_else(|failure| {
+            // what an adapter refuses spoils nothing of the driver's
+            let ends = failure.fatal || !gpus.by_verbs;
+            Answer::Failed { kind: failure.kind, message: failure.message, ends }
+        });
         let mut line = serde_json::to_vec(&answer)?;
         line.push(b'\n');
         out.write_all(&line)?;
@@ -69,6 +72,8 @@ struct Gpus {
     /// Whether the side that serves is to end.
     stop: Arc<AtomicBool>,
     step: Option<(Step, Part)>,
+    /// Whether the last step was an adapter's.
+    by_verbs: bool,
     /// By which others find this process's ranks.
     id: Option<String>,
     /// In place of a driver's GPUs, for adapters.
@@ -82,6 +87,7 @@ impl Gpus {
             Ask::Open => Ok(Answer::Opened(self.open())),
             Ask::Prepare { step, part, at } => {
                 self.leave();
+                self.by_verbs = step.transport == Transport::Verbs;
                 let address = self.prepare(&step, part, at)?;
                 self.step = Some((*step, part));
                 Ok(Answer::Address(address))

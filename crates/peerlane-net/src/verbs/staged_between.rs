@@ -9,14 +9,18 @@ use std::time::{Duration, Instant};
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::Step;
+use peerlane_measure::run::FlagKind;
 
 use super::endpoint::Kind;
-use super::{ASKED, Verbs};
+use super::{ASKED, LONG_ENOUGH, Verbs};
 use crate::gpu_memory::{GpuStage, Gpus};
 use crate::transport::{Side, taken};
 
-/// Times that each slot is used before the first sample.
+/// Times that each slot is used before the first sample; once where that takes long.
 const BEFORE: u64 = 2;
+
+/// Copies out of the GPU that are begun and not sent.
+const AHEAD: u64 = 2;
 
 /// One side of a step of [`SendStaged`](peerlane_measure::nodes::Probe::SendStaged).
 pub struct StagedVerbs {
@@ -26,6 +30,8 @@ pub struct StagedVerbs {
     active: bool,
     /// Messages that were posted, or whose copies to the GPU were begun.
     turns: u64,
+    /// Of the side that sends: messages whose copies out of the GPU were begun.
+    copies: u64,
     /// Of the side that sends: slots that the other one has emptied, and when that was seen.
     emptied: (u64, Instant),
 }
@@ -45,7 +51,7 @@ impl StagedVerbs {
         } else {
             verbs.receive_into(&mut *stage)?
         }
-        Ok(StagedVerbs { stage, verbs, active, turns: 0, emptied: (0, Instant::now()) })
+        Ok(StagedVerbs { stage, verbs, active, turns: 0, copies: 0, emptied: (0, Instant::now()) })
     }
 
     /// Slots at each end.
@@ -68,27 +74,49 @@ impl StagedVerbs {
         Ok(completions)
     }
 
-    /// Sends the message that was copied last, once the slot at the other end is empty, and begins the copy of the next one.
+    /// Sends the next message, once its copy has ended and the slot at the other end is empty.
     fn send(&mut self) -> Result<(), Failure> {
         let slot = self.slot(self.turns);
+        if self.copies == self.turns {
+            self.verbs.wait_for_slot(slot)?;
+        }
+        // the next copy waits in the GPU while this one ends
+        while self.copies < self.turns + AHEAD && self.verbs.endpoint.is_free(self.slot(self.copies)) {
+            self.stage.begin(self.slot(self.copies), false)?;
+            self.copies += 1;
+        }
         self.stage.settle(slot)?;
         let began = Instant::now();
         while self.emptied.0 + self.slots() <= self.turns {
             if self.look()? == 0 && began.elapsed() > self.verbs.patience {
-                return Err(self.verbs.hung());
+                return Err(self.stalled());
             }
         }
         self.verbs.post_slot(slot, Kind::Send)?;
         self.turns += 1;
-        self.begin()?;
         self.look().map(|_| ())
     }
 
-    /// Begins the copy out of the GPU of the message that is sent next, once the last one of its slot has left.
-    fn begin(&mut self) -> Result<(), Failure> {
+    /// No slot was emptied for too long: the adapter is silent, or all has arrived and the other side copies none of it.
+    fn stalled(&self) -> Failure {
+        let endpoint = &self.verbs.endpoint;
+        if (0..endpoint.count).any(|slot| !endpoint.is_free(slot)) {
+            return self.verbs.hung();
+        }
+        let (nic, patience) = (&endpoint.nic, self.verbs.patience.as_secs_f64());
+        let why = format!("{nic}: all messages arrived, and the other side emptied no slot for {patience:.1} s");
+        Failure::new(FlagKind::Hung, why)
+    }
+
+    /// Copies to the GPU what has arrived, as the side that receives: whether there was a message.
+    fn take(&mut self) -> Result<bool, Failure> {
         let slot = self.slot(self.turns);
-        self.verbs.wait_for_slot(slot)?;
-        self.stage.begin(slot, false)
+        let came = self.verbs.endpoint.arrived(slot) > self.turns / self.slots();
+        if came {
+            self.stage.begin(slot, true)?;
+            self.turns += 1;
+        }
+        Ok(came)
     }
 
     /// One sample of the rate: from when slots were emptied to when others were, at least `time` later.
@@ -123,8 +151,9 @@ impl Side for StagedVerbs {
 
     fn sample(&mut self, n: usize, time: Seconds) -> Result<Vec<f64>, Failure> {
         let time = Duration::from_secs_f64(time.seconds().clamp(0.0, 3600.0));
-        self.begin()?;
-        while self.emptied.0 < BEFORE * self.slots() {
+        let began = Instant::now();
+        while self.emptied.0 < self.slots() || (self.emptied.0 < BEFORE * self.slots() && began.elapsed() < LONG_ENOUGH)
+        {
             self.send()?;
         }
         let samples = taken(n, self.verbs.patience, || self.rate(time))?;
@@ -145,18 +174,12 @@ impl Side for StagedVerbs {
                 }
                 asked = Instant::now();
             }
-            let slot = self.slot(self.turns);
-            if self.verbs.endpoint.arrived(slot) > self.turns / self.slots() {
-                // the next copy waits in the GPU while the one before it ends
-                self.stage.begin(slot, true)?;
-                self.turns += 1;
-                if self.turns > ended + 1 {
+            // the next copy waits in the GPU while the one before it ends
+            if !self.take()? || self.turns > ended + 1 {
+                if ended < self.turns {
                     self.stage.settle(self.slot(ended))?;
                     ended += 1;
                 }
-            } else if ended < self.turns {
-                self.stage.settle(self.slot(ended))?;
-                ended += 1;
             }
             if told < ended && self.verbs.endpoint.tell(ended).map_err(|why| self.verbs.failed(why))? {
                 told = ended;
@@ -167,6 +190,11 @@ impl Side for StagedVerbs {
     fn verify(&mut self) -> Result<Verdict, Failure> {
         if self.active {
             return Ok(Verdict::Unverified("this side has received nothing".to_owned()));
+        }
+        // what arrived last is what is compared
+        self.look()?;
+        while self.take()? {
+            self.settle()?;
         }
         self.settle()?;
         self.verbs.verify_in(&mut *self.stage)

@@ -14,6 +14,7 @@ use peerlane::nodes::{Method, Network, NicGpu, Node, NodePlan, NodesRun, Wanted}
 use peerlane::one_line::{one_line, shown};
 use peerlane_net::gpu::{Found, GpuSides};
 use peerlane_net::launcher::{Given, HostPort, Place};
+use peerlane_net::verbs::is_hardware;
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
 use super::measure::{announce, finish, refuse_uplinks, refuse_what_is_for_machines};
@@ -128,12 +129,13 @@ fn describe() -> (Node, Option<Arc<GpuSides>>) {
     let mut node = Node { host, nics, gpus, nccl, evidence, notes, ..Node::default() };
     if let Some(sides) = &sides {
         name_gpus_beside(&mut node);
-        sides.register(&mut node.nics);
+        let unknown = sides.register(&mut node.nics);
+        node.notes.extend(unknown);
     }
     (node, sides)
 }
 
-/// Gives each NIC the GPU that is nearest to it, by what the machine printed about itself.
+/// Gives each NIC that is hardware the GPU that is nearest to it, by what the machine printed about itself.
 fn name_gpus_beside(node: &mut Node) {
     let machine = machine_of(node);
     let class = |nic: usize, gpu: usize| {
@@ -141,7 +143,7 @@ fn name_gpus_beside(node: &mut Node) {
         fabric.class(shown_gpu(fabric, node.gpus.get(gpu)?)?, shown_nic(fabric, &node.nics.get(nic)?.name)?)
     };
     let beside: Vec<_> = nearest_gpus(node.nics.len(), node.gpus.len(), class).collect();
-    for (nic, at) in node.nics.iter_mut().zip(beside) {
+    for (nic, at) in node.nics.iter_mut().zip(beside).filter(|(nic, _)| is_hardware(&nic.name)) {
         let gpu = at.and_then(|at| node.gpus.get(at));
         nic.gpu = gpu.map(|gpu| NicGpu { name: gpu.name.clone(), ..NicGpu::default() });
     }
@@ -255,8 +257,8 @@ fn measure(
     let (file, run) = match record {
         Some((file, Some(earlier))) => {
             same(&earlier, &new)?;
-            // the time for it is this process's
-            (Some(file), NodesRun { plan: new.plan, ..earlier })
+            // the time for it is this process's, and so is what the nodes can do now
+            (Some(file), NodesRun { plan: new.plan, nodes: new.nodes, ..earlier })
         }
         Some((file, None)) => (Some(file), new),
         None => (None, new),
