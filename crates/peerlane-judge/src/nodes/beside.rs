@@ -99,11 +99,15 @@ impl<'a> Beside<'a> {
     }
 
     /// What a step with GPU memory should reach by what others that are alike do: as much of what is expected where host memory reaches
-    /// what it does with most, and else no more than host memory. None where too few are alike, or host memory has no value.
+    /// what it does with most, and else no more than host memory. None where too few are alike to tell more than
+    /// what is expected, or host memory has no value.
     pub(super) fn by_peers(&self, one: &Joined, ends: Option<&Ends>, usual: &BTreeMap<Alike, Usual>) -> Option<f64> {
-        let usual = usual.get(&alike(ends, &one.cell.step)).filter(|usual| usual.values >= FEWEST)?;
+        let usual = usual.get(&alike(ends, &one.cell.step))?;
         let host = self.get(&one.cell.step)?;
         let expected = one.expected.as_ref().map(|expected| expected.value);
+        if usual.values < FEWEST && expected.is_some() {
+            return None;
+        }
         Some(match expected.zip(usual.share) {
             Some((expected, share)) if host >= usual.sound => share * expected,
             _ => usual.value.min(host),

@@ -582,3 +582,30 @@ fn records_compare_gpu_memory_with_gpu_memory() {
     assert!(grown.changes.iter().all(|change| !change.gpus && change.before == change.after), "{:?}", grown.changes);
     assert_eq!(grown.alone, [0, run.cells.len() - before.cells.len()]);
 }
+
+#[test]
+fn of_three_nodes_what_slows_host_memory_is_no_matter_of_gpus() {
+    let node = |name: &str| catalogue::system(name).and_then(Result::ok);
+    for name in ["hgx-h200", "hpcac-tessa", "k20-cx3-snb"] {
+        for (nodes, shape) in [(3, "switch"), (4, "rail"), (5, "switch")] {
+            let text = format!("name = \"c\"\nnode = \"{name}\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\n");
+            let cluster = with_latencies_of_adapters(read_cluster(&text, "c", node).unwrap());
+            for (fault, rule) in [
+                ("", None),
+                ("slow-node:node1:0.7", Some("slow-n")),
+                ("slow-path:node0-node1:0.5", Some("slow-between")),
+            ] {
+                let run =
+                    measured(&cluster, fault.split_whitespace().map(|fault| fault.parse().unwrap()).collect(), 50);
+                for known in [true, false] {
+                    let findings = verdict_on(&run, known.then_some(&cluster)).findings;
+                    let faults = findings.iter().filter(|finding| finding.kind == FindingKind::Fault);
+                    let rules: Vec<&str> = faults.map(|finding| finding.rule.as_str()).collect();
+                    let as_planted = rules.len() == rule.iter().len()
+                        && rules.iter().zip(rule).all(|(found, planted)| found.starts_with(planted));
+                    assert!(as_planted, "{name} {nodes} {fault} {known}: {rules:?}");
+                }
+            }
+        }
+    }
+}
