@@ -175,11 +175,10 @@ impl Side for StagedVerbs {
                 asked = Instant::now();
             }
             // the next copy waits in the GPU while the one before it ends
-            if !self.take()? || self.turns > ended + 1 {
-                if ended < self.turns {
-                    self.stage.settle(self.slot(ended))?;
-                    ended += 1;
-                }
+            let came = self.take()?;
+            if self.turns > ended + u64::from(came) {
+                self.stage.settle(self.slot(ended))?;
+                ended += 1;
             }
             if told < ended && self.verbs.endpoint.tell(ended).map_err(|why| self.verbs.failed(why))? {
                 told = ended;
