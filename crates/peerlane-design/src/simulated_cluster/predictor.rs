@@ -55,7 +55,7 @@ pub struct Predictor<'a> {
 pub(super) type Key = (usize, usize, String, [String; 2]);
 
 impl<'a> Predictor<'a> {
-    /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`]).
+    /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`](super::with_latencies_of_adapters)).
     pub fn new(cluster: &'a Cluster) -> Self {
         let router = Router::new(cluster, Parts::embedded());
         Predictor { cluster, router, nccl: HashMap::new(), routes: HashMap::new() }
