@@ -18,7 +18,7 @@ use peerlane_model::expectation::{Expected, nic_end};
 use peerlane_model::model::rdma::{
     self, Message, Method, NicDirection, between, measured_staging, method_in_use, nic_path,
 };
-use peerlane_model::model::{Model, TcpEnd, staged_by_tcp};
+use peerlane_model::model::{Model, TcpEnd, offers_device_access, staged_by_tcp};
 use peerlane_read::catalogue::{Parts, read_system};
 
 /// Host names in a sentence.
@@ -129,8 +129,7 @@ impl Ends {
         let offers = || {
             let machine = self.machines.get(node)?.as_ref()?;
             let gpu = run.nodes.get(node)?.gpus.iter().find(|own| own.name == gpu)?;
-            let model = Model::new(machine, Parts::embedded());
-            Some(model.offers_device_access(shown_gpu(&machine.fabric, gpu)?))
+            Some(offers_device_access(&machine.fabric, Parts::embedded(), shown_gpu(&machine.fabric, gpu)?))
         };
         offers().unwrap_or(true)
     }

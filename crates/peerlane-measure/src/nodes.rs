@@ -167,6 +167,12 @@ pub struct Step {
 }
 
 impl Step {
+    /// The same in the other direction.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Step { from: self.to.clone(), to: self.from.clone(), ..self.clone() }
+    }
+
     /// Whether it stays within one node.
     pub fn is_loopback(&self) -> bool {
         self.from.node == self.to.node

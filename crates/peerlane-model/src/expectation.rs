@@ -281,7 +281,7 @@ impl<'a> Expectation<'a> {
             && let Some((gpu, nic, to_gpu)) = self.gpu_and_nic(row, col)
         {
             let class = if direct { Class::RdmaGpu } else { Class::StagedOneWay };
-            return self.around(per_unit, class, |model| rdma::with_gpu(model, gpu, nic, to_gpu, !direct).ok());
+            return around(self.model, per_unit, class, |model| rdma::with_gpu(model, gpu, nic, to_gpu, !direct).ok());
         }
         let transfer = self.transfer(metric, row, col, both)?;
         let answers = self.solve(&transfer, both)?;
@@ -316,7 +316,7 @@ impl<'a> Expectation<'a> {
         let fabric = &self.model.machine.fabric;
         let end = |nic| Some([fabric.nearest_host(nic)?, nic]);
         let (from, to) = (end(from)?, end(to)?);
-        self.around(per_unit, Class::RdmaHost, |model| rdma::between(model, from, to).ok())
+        around(self.model, per_unit, Class::RdmaHost, |model| rdma::between(model, from, to).ok())
     }
 
     /// A GPU and a NIC, and whether data goes to the GPU.
@@ -328,11 +328,6 @@ impl<'a> Expectation<'a> {
             (NodeKind::Nic, NodeKind::Gpu) => Some((col, row, true)),
             _ => None,
         }
-    }
-
-    /// A rate of a NIC's, with its interval.
-    fn around(&self, per_unit: f64, class: Class, of: impl Fn(&Model) -> Option<(Rate, String)>) -> Option<Expected> {
-        around(self.model, per_unit, class, of)
     }
 
     /// What a rate's cell stands for.

@@ -82,7 +82,8 @@ impl<'a> Predictor<'a> {
         let rates: Vec<usize> = (0..steps.len()).filter(|i| has(i) && steps[*i].probe != Probe::Latency).collect();
         let is_both = |step: &Step| matches!(step.probe, Probe::WriteBoth | Probe::SendBoth);
         // the other direction of what goes both ways comes after all first ones
-        let back: Vec<Step> = rates.iter().map(|i| steps[*i]).filter(|step| is_both(step)).map(reversed).collect();
+        let back: Vec<Step> =
+            rates.iter().map(|i| steps[*i]).filter(|step| is_both(step)).map(Step::reversed).collect();
         let back: Vec<Option<Key>> = back.iter().map(|step| self.known(step)).collect();
         let routed = |key: &Option<Key>| key.as_ref().and_then(|key| self.routes.get(key)?.as_ref());
         let known: Vec<Option<&Known>> = keys.iter().map(routed).collect();
@@ -194,11 +195,6 @@ fn memory(step: &Step, end: &End) -> String {
 fn of_host(step: &Step) -> Step {
     let host = |end: &End| End { memory: "host".to_owned(), ..end.clone() };
     Step { from: host(&step.from), to: host(&step.to), ..step.clone() }
-}
-
-/// The same step in the other direction.
-fn reversed(step: &Step) -> Step {
-    Step { from: step.to.clone(), to: step.from.clone(), ..step.clone() }
 }
 
 /// Whether the end of a channel is a node's port, not a switch.

@@ -45,8 +45,8 @@ impl<'a> Rails<'a> {
         Rails(all.into_iter().map(of_rail).collect())
     }
 
-    /// The finding on all of them; what they reach is `words`.
-    fn finding(&self, run: &NodesRun, rule: &str, words: &str) -> Option<Finding> {
+    /// The finding on all of them; `words` are of the NICs and of the share of what is expected.
+    fn finding(&self, run: &NodesRun, rule: &str, words: impl Fn(&str, &str) -> String) -> Option<Finding> {
         let all: Vec<(f64, &Joined)> = self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
         let share = Median::of(&all.iter().map(|(share, _)| *share).collect::<Vec<_>>())?.value;
         let (_, worst) = all.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -56,7 +56,7 @@ impl<'a> Rails<'a> {
         let nodes: BTreeSet<usize> = all.iter().flat_map(|(_, one)| one.cell.step.nodes()).collect();
         let severity = if share < ERROR { Severity::Error } else { Severity::Warning };
         let raised = Raised::new(rule, FindingKind::Fault, severity, Certainty::Possible);
-        let summary = words.replace("NICS", &listed(&nics, FEW)).replace("SHARE", &format!("{:.0} %", 100.0 * share));
+        let summary = words(&listed(&nics, FEW), &format!("{:.0} %", 100.0 * share));
         let least = expected.range.map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
         Some(Finding {
             measured: format!("from {from} to {to}, for one: {}", quantity(false, value)),
@@ -81,8 +81,11 @@ pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -
         let least = expected.range.map_or(SLOW * expected.value, |[low, _]| OFF * low);
         Some(one.cell.value()? < least)
     };
-    let words =
-        "GPU memory by NICS reaches SHARE of what the paths between NICs and GPUs should carry, on nearly all nodes";
+    let words = |nics: &str, share: &str| {
+        format!(
+            "GPU memory by {nics} reaches {share} of what the paths between NICs and GPUs should carry, on nearly all nodes"
+        )
+    };
     let mut rails = Rails::of(joined, true, below_low);
     // of so few nodes one is most of the pairs
     let is_told = known.iter().any(|finding| finding.kind == FindingKind::Fault && finding.rule == "nic-gpu-slow");
@@ -102,7 +105,9 @@ pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -
         known.iter().filter(is_of_host).any(|finding| is_of_all(finding) || finding.subjects.iter().any(ends))
     };
     rails.0.retain(|nic, _| run.nodes.len() <= ALONE && !is_named(nic));
-    let words = "all pairs of nodes reach SHARE of what ports and links should carry, by NICS";
+    let words = |nics: &str, share: &str| {
+        format!("all pairs of nodes reach {share} of what ports and links should carry, by {nics}")
+    };
     let hosts = rails.finding(run, "slow-between-nodes", words).map(|finding| Finding {
         fix: "Look at what all nodes have in common: a switch or its ports at a lower speed, a rate limit (`tc qdisc`, QoS), pause \
               frames, the firmware's PCIe settings. The loopback of each NIC, which needs no network, tells it from its host."

@@ -10,7 +10,7 @@ use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
-use peerlane_measure::nodes::{NodesRun, Step};
+use peerlane_measure::nodes::NodesRun;
 
 /// A direction with less of the other one's rate, certain by both intervals, is slow.
 const SLOW: f64 = 0.8;
@@ -23,13 +23,12 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
     if run.nodes.len() > 2 {
         return Vec::new();
     }
-    let back = |step: &Step| Step { from: step.to.clone(), to: step.from.clone(), ..step.clone() };
     let beside = Beside::of(joined.iter().map(|j| j.cell));
     // of what was measured again, the later one counts
     let mut found = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {
         let step = &one.cell.step;
-        let reverse = back(step);
+        let reverse = step.reversed();
         let other = joined.iter().find(|j| j.cell.step == reverse && j.cell.again == one.cell.again);
         // where it is known what both should be, that is what they are compared with
         let Some(other) = other.filter(|other| one.expected.is_none() || other.expected.is_none()) else { continue };

@@ -108,10 +108,15 @@ pub(super) fn device_access(fabric: &Fabric, parts: &Parts, gpu: NodeId) -> Acce
     }
 }
 
+/// Whether drives, capture cards and NICs may reach a GPU's memory directly.
+pub fn offers_device_access(fabric: &Fabric, parts: &Parts, gpu: NodeId) -> bool {
+    matches!(device_access(fabric, parts, gpu), Access::Direct(_))
+}
+
 impl Model<'_> {
-    /// Whether drives and capture cards may reach a GPU's memory directly.
+    /// The same of the model's machine.
     pub fn offers_device_access(&self, gpu: NodeId) -> bool {
-        matches!(device_access(&self.machine.fabric, self.parts, gpu), Access::Direct(_))
+        offers_device_access(&self.machine.fabric, self.parts, gpu)
     }
 
     /// What drives a transfer between two nodes: a drive or capture card its own, then a NIC, else a GPU's copy engine.

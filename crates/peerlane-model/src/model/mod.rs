@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
-pub use access::NoPeerAccess;
+pub use access::{NoPeerAccess, offers_device_access};
 pub use assumptions::Assume;
 pub use bfs::SearchTime;
 pub use class::Class;
