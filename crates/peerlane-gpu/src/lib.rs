@@ -14,6 +14,7 @@ pub mod discover;
 mod foreign;
 mod host;
 pub mod kernels;
+mod last_words;
 pub mod library;
 mod live;
 mod nccl;
@@ -26,6 +27,7 @@ pub mod timeline;
 
 pub use counters::port_errors;
 pub use host::Mapping;
+pub use last_words::LastWords;
 pub use live::{
     GpuName, GpuSink, GpuSource, LEAVING, LOOK_AGAIN, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead,
 };

@@ -1,11 +1,9 @@
 //! A worker process: start, listen, and kill within a bounded wait.
 
-use std::collections::VecDeque;
 use std::env;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,7 +11,7 @@ use peerlane::one_line;
 use peerlane::plan::Plan;
 use peerlane::tune;
 use peerlane::units::Seconds;
-use peerlane_gpu::search;
+use peerlane_gpu::{LastWords, search};
 
 use serde::Serialize;
 
@@ -23,12 +21,6 @@ use super::protocol::{AHEAD, Message, Request, Trial};
 
 /// The hidden command that makes this program a worker.
 pub(crate) const COMMAND: &str = "worker";
-
-/// Lines of a worker's stderr that are kept.
-const LAST_LINES: usize = 8;
-
-/// The longest line of stderr that is kept, in bytes.
-const LONGEST_LINE: u64 = 4096;
 
 /// How long a process may take to die: the driver frees a GPU's memory meanwhile.
 const DYING: Duration = Duration::from_secs(10);
@@ -62,8 +54,7 @@ pub(crate) enum Heard {
 pub(crate) struct Worker {
     child: Child,
     heard: Receiver<Heard>,
-    /// The last lines of its stderr.
-    said: Arc<Mutex<VecDeque<String>>>,
+    last: LastWords,
     /// Sends to its stdin. The worker ends when stdin is closed, which is when this is dropped.
     lines: Sender<Vec<u8>>,
 }
@@ -107,10 +98,8 @@ impl Worker {
         thread::spawn(move || feed(stdin, &line, &more));
         let (send, heard) = mpsc::channel();
         thread::spawn(move || listen(BufReader::new(stdout), &send));
-        let said = Arc::new(Mutex::new(VecDeque::new()));
-        let words = Arc::clone(&said);
-        thread::spawn(move || remember(BufReader::new(stderr), &words));
-        Ok(Worker { child, heard, said, lines })
+        let last = LastWords::of(stderr)?;
+        Ok(Worker { child, heard, last, lines })
     }
 
     /// Sends a further plan to a worker that expects more.
@@ -175,12 +164,10 @@ impl Worker {
             },
             None => "closed its output but still runs".to_owned(),
         };
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_empty() {
-            return format!("the measuring process {how}");
+        match self.last.said() {
+            None => format!("the measuring process {how}"),
+            Some(words) => format!("the measuring process {how}; its last output: {words}"),
         }
-        let words: Vec<&str> = said.iter().map(String::as_str).collect();
-        format!("the measuring process {how}; its last output: {}", words.join(" / "))
     }
 }
 
@@ -252,25 +239,6 @@ fn listen(lines: impl BufRead, send: &Sender<Heard>) {
     }
     // an error means that the receiver is gone
     let _ = send.send(Heard::Closed);
-}
-
-fn remember(mut stream: impl BufRead, words: &Mutex<VecDeque<String>>) {
-    loop {
-        let mut line = Vec::new();
-        match stream.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let line = String::from_utf8_lossy(&line).trim().to_owned();
-        if line.is_empty() {
-            continue;
-        }
-        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-        if words.len() == LAST_LINES {
-            words.pop_front();
-        }
-        words.push_back(line);
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The process that calls CUDA, as the one that started it sees it.
 
-use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -8,14 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane_machine::one_line::one_line;
+use peerlane_gpu::LastWords;
 
 use super::{Answer, Ask, Found};
 
-/// Lines of its standard error that are kept.
-const LAST_LINES: usize = 4;
-
-/// The longest line that is read of it.
+/// The longest answer.
 const LONGEST_LINE: u64 = 1 << 20;
 
 /// How long a killed process may take to be gone.
@@ -34,7 +30,7 @@ pub(super) struct Process {
     child: Arc<Mutex<Child>>,
     stdin: Option<ChildStdin>,
     answers: Receiver<Answer>,
-    said: Arc<Mutex<VecDeque<String>>>,
+    last: LastWords,
     /// Its GPUs, once it has opened them.
     pub(super) found: Found,
 }
@@ -67,22 +63,9 @@ impl Process {
             }
         };
         thread::Builder::new().name("GPUs' answers".to_owned()).spawn(listen)?;
-        let said: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        let words = Arc::clone(&said);
-        let remember = move || {
-            let mut lines = BufReader::new(stderr);
-            while let Some(line) = line(&mut lines) {
-                let line = one_line(String::from_utf8_lossy(&line).trim()).into_owned();
-                let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-                if !line.is_empty() {
-                    words.truncate(LAST_LINES - 1);
-                    words.push_front(line);
-                }
-            }
-        };
-        thread::Builder::new().name("GPUs' words".to_owned()).spawn(remember)?;
+        let last = LastWords::of(stderr)?;
         let child = Arc::new(Mutex::new(child));
-        Ok(Process { child, stdin: Some(stdin), answers, said, found: Found::default() })
+        Ok(Process { child, stdin: Some(stdin), answers, last, found: Found::default() })
     }
 
     pub(super) fn killer(&self) -> Killer {
@@ -120,11 +103,9 @@ impl Process {
         }
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
         let how = status.ok().flatten().map_or_else(|| "closed its output".to_owned(), |status| status.to_string());
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let words: Vec<&str> = said.iter().rev().map(String::as_str).collect();
-        match words.as_slice() {
-            [] => format!("the GPUs' process ended: {how}"),
-            words => format!("the GPUs' process ended: {how}; its last output: {}", words.join(" / ")),
+        match self.last.said() {
+            None => format!("the GPUs' process ended: {how}"),
+            Some(words) => format!("the GPUs' process ended: {how}; its last output: {words}"),
         }
     }
 }
