@@ -18,6 +18,7 @@ use peerlane_measure::run::FlagKind;
 
 use super::{Found, GpuSides, REGISTERING};
 use crate::launcher::HostPort;
+use crate::tests::without_crowd;
 use crate::{Agents, Head, Join, Secret, take_part};
 
 const WAIT: Duration = Duration::from_secs(20);
@@ -86,6 +87,7 @@ fn round(agents: &mut Agents, step: &Step) -> Result<Samples, Failure> {
 
 #[test]
 fn ranks_are_joined_by_the_first_ones_id() {
+    let _alone = without_crowd();
     let mut agents = agents("sound", "");
     let (_, steps) = steps(&agents);
     assert_eq!(steps.len(), 2, "a pair, and the all-reduce");
@@ -97,6 +99,7 @@ fn ranks_are_joined_by_the_first_ones_id() {
 
 #[test]
 fn a_rank_that_hangs_costs_its_cell_and_the_next_one_gets_a_new_process() {
+    let _alone = without_crowd();
     let hangs = "*'\"Serve\"'*) [ -e \"$once\" ] || { touch \"$once\"; exec sleep 60; }; echo '\"Done\"' ;;\n";
     let connects = hangs.replace("Serve", "Connect");
     // one that serves is given up once the other side has its samples; here that is at once
@@ -115,6 +118,7 @@ fn a_rank_that_hangs_costs_its_cell_and_the_next_one_gets_a_new_process() {
 
 #[test]
 fn a_process_that_dies_says_its_last_words() {
+    let _alone = without_crowd();
     let dies = "*'\"Serve\"'*) [ -e \"$once\" ] || { touch \"$once\"; echo 'misaligned address' >&2; exit 3; }; echo '\"Done\"' ;;\n";
     let mut agents = agents("dies", dies);
     let (_, steps) = steps(&agents);
