@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use peerlane::one_line::one_line;
+use peerlane_machine::one_line::one_line;
 
 /// Lines that are kept.
 const LINES: usize = 8;

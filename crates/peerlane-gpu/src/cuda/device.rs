@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 
-use peerlane::fabric::PciAddress;
+use peerlane_machine::fabric::PciAddress;
 
 use super::driver::{CudaError, Driver, call, present};
 use crate::bindings::cuda::{CUcontext, CUdevice, CUdevice_attribute};

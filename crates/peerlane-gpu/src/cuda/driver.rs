@@ -7,9 +7,9 @@ use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 use super::device::Primary;
 use crate::bindings::cuda::{CUresult, Cuda};
 use crate::foreign;
-use crate::library;
+use crate::open;
 use crate::timeline;
-use peerlane::one_line::shown;
+use peerlane_machine::one_line::shown;
 
 /// A call of the driver's that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Driver {
 
     fn load() -> Result<Driver, String> {
         let _span = timeline::begin("cuInit");
-        let opened = library::cuda().map_err(|e| e.to_string())?;
+        let opened = open::cuda().map_err(|e| e.to_string())?;
         Self::start(*opened, shown(opened.library().file()))
     }
 

@@ -1,7 +1,7 @@
 //! Why a step has no number, as the record puts it.
 
-use peerlane::measure::Failure;
-use peerlane::run::FlagKind;
+use peerlane_measure::measure::Failure;
+use peerlane_measure::run::FlagKind;
 
 use crate::cuda::{CudaError, Reason};
 
