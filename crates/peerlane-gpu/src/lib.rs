@@ -15,7 +15,6 @@ mod failure;
 mod foreign;
 mod host;
 pub mod kernels;
-mod last_words;
 pub mod library;
 mod live;
 mod nccl;
@@ -24,12 +23,12 @@ pub mod open;
 mod output;
 pub mod pattern;
 pub mod search;
+pub mod session;
 mod system;
 pub mod timeline;
 
 pub use counters::port_errors;
 pub use host::Mapping;
-pub use last_words::LastWords;
 pub use live::{
     GpuName, GpuSink, GpuSource, LEAVING, LOOK_AGAIN, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead,
 };

@@ -15,7 +15,7 @@ use peerlane::run::{Cell, Limits};
 use super::measure::{Measured, listen, resolve};
 use super::{json, nodes};
 use crate::args::InferArgs;
-use crate::measuring::asker::Asker;
+use crate::measuring::prober::Prober;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
 use crate::target::nodes::Record;
@@ -77,7 +77,7 @@ fn from_records(case: &Case) -> Inference {
 fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failure> {
     is_named(&measured.machine, args.machines.machine.as_deref())?;
     let interrupt = listen()?;
-    let mut asker = Asker::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
+    let mut prober = Prober::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
     let shown = Progress::new();
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,
@@ -86,7 +86,7 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
     let kinds = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
     let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
         shown.set(plan);
-        asker.ask(plan)
+        prober.measure(plan)
     };
     let found = explore(&measured.machine, source, &kinds, &mut ask);
     shown.end();

@@ -25,7 +25,7 @@ use crate::args::{Collect, MeasureArgs};
 use crate::host::{self, HostName};
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::keeper::{Keeper, is_run};
-use crate::measuring::process::Worker;
+use crate::measuring::process::{self, Worker};
 use crate::measuring::progress::Progress;
 use crate::measuring::protocol::Device;
 use crate::measuring::supervisor::{Ending, Supervisor, since_start};
@@ -145,7 +145,7 @@ pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
 fn ahead(target: Option<&OsStr>) -> Option<Worker> {
     let live = target.is_none_or(|target| target == "live") && live::has_nvidia_gpu();
     // where it cannot be started, the supervisor reports why it cannot later
-    live.then(Worker::ahead)?.ok()
+    live.then(process::start_ahead)?.ok()
 }
 
 fn supervise(

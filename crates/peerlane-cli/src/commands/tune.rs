@@ -18,7 +18,7 @@ use super::json;
 use super::measure::{Measured, listen, resolve};
 use crate::args::TuneArgs;
 use crate::live;
-use crate::measuring::asker::Asker;
+use crate::measuring::prober::Prober;
 use crate::measuring::protocol::{Device, Trial};
 use crate::render::tuning;
 use crate::target::{is_named, load};
@@ -137,7 +137,7 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
     let from_files = document.environment.iter().filter(|setting| Path::new(&setting.source).is_absolute());
     let interrupt = listen()?;
     let mut trials = Processes {
-        asker: Asker::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
+        prober: Prober::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
         from_files: from_files.map(|setting| setting.name.clone()).collect(),
         began: Instant::now(),
         simulated,
@@ -148,7 +148,7 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
 
 /// Runs of NCCL, each in a worker of its own.
 struct Processes<'a> {
-    asker: Asker<'a>,
+    prober: Prober<'a>,
     /// Variables that NCCL finds in files.
     from_files: Vec<String>,
     began: Instant,
@@ -164,8 +164,8 @@ impl Trials for Processes<'_> {
         for name in &self.from_files {
             variables.entry(name.clone()).or_default();
         }
-        self.asker.restart(Trial { variables, repetition: block });
-        self.asker.ask(plan)
+        self.prober.restart(Trial { variables, repetition: block });
+        self.prober.measure(plan)
     }
 
     /// A simulated machine takes no time.
@@ -174,6 +174,6 @@ impl Trials for Processes<'_> {
     }
 
     fn nccl(&self) -> Option<String> {
-        self.asker.conditions.as_ref()?.nccl.clone()
+        self.prober.conditions.as_ref()?.nccl.clone()
     }
 }

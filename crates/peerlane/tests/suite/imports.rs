@@ -16,7 +16,7 @@ const ORDER: [(&str, &str); 10] = [
     ("peerlane-measure", "plan run measure simulated_machine nodes"),
     (
         "peerlane-gpu",
-        "system pattern timeline foreign counters kernels host output search last_words library bindings open cuda failure nccl nvml discover live",
+        "system pattern timeline foreign counters kernels host output search session library bindings open cuda failure nccl nvml discover live",
     ),
     (
         "peerlane-net",
