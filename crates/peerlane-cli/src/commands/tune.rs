@@ -14,10 +14,11 @@ use peerlane::plan::Plan;
 use peerlane::run::{Cell, Limits};
 use peerlane::tune::{Arm, Effort, Request, Setting, Trials, TuningDocument, logged, prove, seconds_of, tune};
 
-use super::json;
-use super::measure::{Measured, listen, resolve};
 use crate::args::TuneArgs;
+use crate::formats::json;
 use crate::live;
+use crate::measuring::interrupt::Interrupt;
+use crate::measuring::machine::{Measured, resolve};
 use crate::measuring::prober::Prober;
 use crate::measuring::protocol::{Device, Trial};
 use crate::render::tuning;
@@ -129,13 +130,13 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
     let simulated = matches!(measured.device, Device::Virtual { .. });
     if !simulated {
         let seconds = seconds_of(&document, effort).min(effort.budget);
-        crate::note(&format!(
+        crate::console::note(&format!(
             "starts NCCL with and without each setting, {} times: about {seconds:.0} s",
             effort.pairs
         ));
     }
     let from_files = document.environment.iter().filter(|setting| Path::new(&setting.source).is_absolute());
-    let interrupt = listen()?;
+    let interrupt = Interrupt::listen()?;
     let mut trials = Processes {
         prober: Prober::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
         from_files: from_files.map(|setting| setting.name.clone()).collect(),

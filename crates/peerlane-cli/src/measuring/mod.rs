@@ -10,6 +10,7 @@
 
 pub(crate) mod interrupt;
 pub(crate) mod keeper;
+pub(crate) mod machine;
 pub(crate) mod nodes;
 pub(crate) mod prober;
 pub(crate) mod process;
@@ -19,4 +20,7 @@ pub(crate) mod retries;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod testing;
+pub(crate) mod whole;
 pub(crate) mod worker;
+
+pub(crate) use whole::machines;

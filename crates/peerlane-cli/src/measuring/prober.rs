@@ -79,7 +79,7 @@ impl<'a> Prober<'a> {
                 if self.starts > MOST_RESTARTS {
                     return Err(Failure::new(format!("given up after {MOST_RESTARTS} restarts: {why}")));
                 }
-                crate::say(&why);
+                crate::console::say(&why);
                 let failed = Failed { kind, message: why, fatal: false };
                 let cells = |(at, step): (usize, &Step)| void(at, step, &failed);
                 Ok(plan.steps().enumerate().flat_map(cells).collect())
@@ -145,7 +145,7 @@ impl<'a> Prober<'a> {
             && !worker.kill()
         {
             self.left_behind.push(worker.id());
-            crate::say(&format!("the measuring process {} cannot be killed and is abandoned", worker.id()));
+            crate::console::say(&format!("the measuring process {} cannot be killed and is abandoned", worker.id()));
         }
     }
 }
