@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_with_the_last_words() {
+    fn the_end_is_reported_with_the_last_words() {
         let why = lost("echo misaligned >&2; echo address >&2; exit 3");
         assert_eq!(why, "the child ended: exit status: 3; its last output: misaligned / address");
         assert_eq!(lost("kill -SEGV $$").split(" (core").next(), Some("the child ended: signal: 11 (SIGSEGV)"));

@@ -2,6 +2,7 @@
 
 mod gathered;
 mod labelled;
+mod one;
 mod read;
 mod show;
 mod texts;
