@@ -15,8 +15,9 @@ use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
 use peerlane::units::Bytes;
 
-use super::{between, heading, json, on_assumptions};
+use super::{between, heading, on_assumptions};
 use crate::args::PredictArgs;
+use crate::formats::json;
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};

@@ -1,32 +1,34 @@
 //! `peerlane report`: the findings of `check` and the drawing of `map` as one HTML file, for example for a ticket.
 //! The record of many nodes has a page of its own.
 
+mod nodes;
+
 use std::path::Path;
 
 use peerlane::comparison::Comparison;
 use peerlane::one_line::shown;
 
-use super::check::{can_write_page, machines, models, write_page};
-use super::nodes;
-use super::site::Site;
 use crate::args::ReportArgs;
+use crate::html::{can_write_page, write_page};
+use crate::measuring::machines;
+use crate::site::Site;
 use crate::target::nodes::Record;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     can_write_page(Some(&args.output))?;
     if let Some(record) = Record::only(&args.machines.targets) {
-        return nodes::report::run(args, record?);
+        return nodes::run(args, record?);
     }
     let loaded = machines(&args.machines, &args.what_if, args.learn)?;
-    let models = models(&loaded);
+    let models = loaded.models();
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let site = Site::read(None)?;
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| site.judge(case, comparison));
     let checks = judged.collect::<Vec<_>>();
     write_page(&args.output, &loaded, &comparisons, &checks)?;
     if args.output != Path::new("-") {
-        crate::note(&format!("wrote {}", shown(&args.output)));
+        crate::console::note(&format!("wrote {}", shown(&args.output)));
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

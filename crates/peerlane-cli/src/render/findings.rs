@@ -5,10 +5,14 @@ use std::io::{self, Write};
 
 use peerlane::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane::export::json::MachineCheck;
+use peerlane::machine::Machine;
 
 use super::line_width;
 use super::style::{self, paint};
 use super::text::{clip, count, width, wrap};
+
+/// How many unknowns, assumptions and warnings are shown by default.
+const FEW: usize = 4;
 
 /// `1 error, 2 warnings`, or `no findings`.
 pub(crate) fn counts(findings: &[Finding]) -> String {
@@ -239,6 +243,22 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display]
     }
     if all.len() > most {
         writeln!(out, "  {}", paint(style::DIM, &format!("  and {} more (-v shows them)", all.len() - most)))?;
+    }
+    Ok(())
+}
+
+/// Contradictions, unknowns, assumptions and warnings.
+pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> io::Result<()> {
+    let most = if verbose { usize::MAX } else { FEW };
+    let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
+    let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
+    sentences(out, "Contradictions", &contradictions, usize::MAX)?;
+    sentences(out, "Unknown", &machine.unknown, most)?;
+    sentences(out, "Assumed", &machine.assumptions, most)?;
+    sentences(out, "Warnings", &warnings, most)?;
+    if verbose {
+        let evidence: Vec<String> = machine.evidence.iter().map(|e| e.origin.to_string()).collect();
+        sentences(out, "Evidence", &evidence, usize::MAX)?;
     }
     Ok(())
 }

@@ -21,8 +21,8 @@ use super::bars::View;
 use super::prober::{HUNG, Probe, Stop};
 use super::survey::{self, Survey, Unsurveyed};
 use crate::Failure;
-use crate::commands::measure::{self, Measured};
-use crate::commands::site::Site;
+use crate::measuring::machine::{self, Measured};
+use crate::site::Site;
 
 /// Share of the time that a survey may take: a driver that needs longer hangs.
 const SURVEY: f64 = 0.7;
@@ -73,7 +73,7 @@ impl Examination {
 pub(super) fn examine(task: &Task, site: &Site) -> Result<Examination, Failure> {
     match task.target.as_deref().filter(|target| *target != "live") {
         Some(target) => {
-            let measured = measure::resolve(Some(target), "gate")?;
+            let measured = machine::resolve(Some(target), "gate")?;
             if task.passive {
                 return Ok(Examination::not_judged("a simulated machine reports nothing about itself"));
             }
@@ -135,7 +135,7 @@ fn this_machine(task: &Task, site: &Site, leaving: Instant) -> Examination {
     if let Some(why) = hidden {
         return with(Examination::not_judged(why), notes);
     }
-    let measured = match measure::of_look(look, measure::here()) {
+    let measured = match machine::of_look(look, machine::here()) {
         Ok(measured) => measured,
         Err(Failure::Message(why)) => return with(Examination::not_judged(why), notes),
         Err(Failure::Output(_)) => return with(Examination::not_judged("the machine cannot be read"), notes),

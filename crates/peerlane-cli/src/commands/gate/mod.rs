@@ -30,9 +30,9 @@ use self::order::Filled;
 use self::state::{Busy, Counts, Drain, Order, Store};
 use self::style::{Status, Trouble};
 pub(crate) use self::survey::survey;
-use super::json;
-use super::site::Site;
 use crate::args::GateArgs;
+use crate::formats::json;
+use crate::site::Site;
 use crate::{Failure, Outcome, output_file};
 
 /// Names the format of `--json`.
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &GateArgs, out: &mut dyn Write) -> Result<Outcome, Failu
             crate::system::end_now(i32::from(status))
         }
         Err(Failure::Message(why)) => {
-            crate::say(&why);
+            crate::console::say(&why);
             crate::system::end_now(i32::from(style::failed(args.exit)))
         }
         Err(output) => Err(output),
@@ -208,7 +208,7 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
     if args.verbose {
         details(&verdict, &notes);
     } else if trouble != Trouble::default() {
-        notes.iter().for_each(|note| crate::say(note));
+        notes.iter().for_each(|note| crate::console::say(note));
     }
     if args.json {
         let state = store.as_ref().map(|Store { state, .. }| Counted {
@@ -319,14 +319,14 @@ fn details(verdict: &Verdict, notes: &[String]) {
     for one in &verdict.findings {
         let f = &one.finding;
         let severity = format!("{:?}", f.severity).to_lowercase();
-        crate::say(&format!("{} [{}, {severity}]: {}", one.action, f.rule, f.summary));
-        crate::say(&format!("  expected {}", f.expected));
-        crate::say(&format!("  measured {}", f.measured));
-        crate::say(&format!("  {}", f.fix));
+        crate::console::say(&format!("{} [{}, {severity}]: {}", one.action, f.rule, f.summary));
+        crate::console::say(&format!("  expected {}", f.expected));
+        crate::console::say(&format!("  measured {}", f.measured));
+        crate::console::say(&format!("  {}", f.fix));
     }
-    notes.iter().for_each(|note| crate::say(note));
+    notes.iter().for_each(|note| crate::console::say(note));
     if verdict.outcome == Judged::NotJudged {
-        crate::say(&format!("not judged: {}", verdict.reason));
+        crate::console::say(&format!("not judged: {}", verdict.reason));
     }
 }
 

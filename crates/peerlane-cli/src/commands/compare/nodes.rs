@@ -5,6 +5,7 @@ use std::io::Write;
 use peerlane::nodes_check::compare;
 
 use crate::args::CompareArgs;
+use crate::formats::json;
 use crate::render;
 use crate::target::nodes::Record;
 use crate::{Failure, Outcome};
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &CompareArgs, records: &[Record], out: &mut dyn Write) -
         )));
     }
     if args.detail.json {
-        super::super::json(out, &document)?;
+        json(out, &document)?;
     } else {
         render::nodes::compared(out, &document, args.detail)?;
     }

@@ -11,6 +11,7 @@ use peerlane::one_line::shown;
 use peerlane::simulated_cluster::{SimulatedCluster, with_latencies_of_adapters};
 
 use crate::args::MeasureArgs;
+use crate::measuring::interrupt::Interrupt;
 use crate::measuring::nodes::{NodesFile, carry_out};
 use crate::render;
 use crate::target::system_file;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     let plan = NodePlan::of(network.nodes(), &wanted, Method::default()).map_err(|e| refuse(e.to_string()))?;
     let mut new = NodesRun::new(&cluster.name, &target, network.nodes().to_vec(), plan);
     (new.cluster, new.system) = (Some(described.text), described.system);
-    let interrupt = super::super::measure::listen()?;
+    let interrupt = Interrupt::listen()?;
     let (file, run) = match &args.output {
         Some(path) if args.resume => {
             let (file, earlier) = NodesFile::resume(path)?;
@@ -120,7 +121,9 @@ pub(crate) fn announce(run: &NodesRun, who: &str) {
     let (nodes, rounds) = (run.nodes.len(), run.plan.rounds);
     let [usual, bound] = [run.plan.usual(), run.plan.bound].map(|time| time.seconds().ceil());
     let transports = transports.join(" and ");
-    crate::note(&format!("{nodes} nodes, {who}: {transports}, {rounds} rounds, about {usual} s, at most {bound} s"));
+    crate::console::note(&format!(
+        "{nodes} nodes, {who}: {transports}, {rounds} rounds, about {usual} s, at most {bound} s"
+    ));
 }
 
 /// Shows what was measured.
@@ -136,7 +139,7 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
         let over = run.wall.seconds() + run.plan.longest_round().seconds() > run.plan.bound.seconds();
         let over = if over { ": the time for it is over, and --budget gives more" } else { "" };
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
-        crate::say(&format!("not all steps are measured{over}{resume}"));
+        crate::console::say(&format!("not all steps are measured{over}{resume}"));
     }
     Ok(Outcome { incomplete: !run.complete, findings: false })
 }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Sheet;
-use super::plan::{Owner, Seat};
+use super::{Owner, Seat, Sheet};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_model::assumptions::inter_socket_part;
 

@@ -17,9 +17,10 @@ use peerlane_net::launcher::{Given, HostPort, Place};
 use peerlane_net::verbs::is_hardware;
 use peerlane_net::{Agents, Head, Join, Secret, take_part};
 
-use super::measure::{announce, finish, refuse_uplinks, refuse_what_is_for_machines};
+use super::cluster::{announce, finish, refuse_uplinks, refuse_what_is_for_machines};
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
+use crate::measuring::machine::here;
 use crate::measuring::nodes::{NodesFile, carry_out};
 use crate::redact::Redactor;
 use crate::target::nodes::learn;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if options.every_rank {
         place.local_rank = 0;
     }
-    let interrupt = crate::commands::measure::listen()?;
+    let interrupt = Interrupt::listen()?;
     if place.rank == 0 {
         return head(args, &place, &secret, &interrupt, out);
     }
@@ -206,7 +207,7 @@ fn gather(args: &MeasureArgs, place: &Place, head: Head, interrupt: &Interrupt) 
     let gathered = head.gather(size, wait, args.between.every_rank, &mut |came| {
         if !told && came < size && began.elapsed() > QUIET {
             told = true;
-            crate::note(&format!("{came} of {size} processes have come; waiting up to {} s", wait.as_secs()));
+            crate::console::note(&format!("{came} of {size} processes have come; waiting up to {} s", wait.as_secs()));
         }
         !interrupt.asked()
     });
@@ -245,7 +246,7 @@ fn measure(
     let first = nodes.first().map_or("?", |node| node.host.as_str()).to_owned();
     let name = format!("{first} and {} more", nodes.len() - 1);
     let mut new = NodesRun::new(&name, "nodes", nodes, plan);
-    new.began = crate::commands::measure::here().began;
+    new.began = here().began;
     new.launcher = Some(place.launcher.to_string());
     let redactor = args.redact.given.then(|| {
         let mut redactor = Redactor::default();
@@ -266,7 +267,7 @@ fn measure(
     announce(&run, &format!("by {}, head {first}", place.launcher));
     if network.beside() > 0 {
         let beside = network.beside();
-        crate::note(&format!(
+        crate::console::note(&format!(
             "{beside} more processes are on the same nodes and measure nothing; one a node is enough"
         ));
     }

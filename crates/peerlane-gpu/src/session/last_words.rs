@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use peerlane::one_line::one_line;
+use peerlane_machine::one_line::one_line;
 
 /// Lines that are kept.
 const LINES: usize = 8;
@@ -19,18 +19,15 @@ const LONGEST: u64 = 4096;
 const REST: Duration = Duration::from_secs(1);
 
 /// The last lines of a stream, which a thread of their own reads.
-pub struct LastWords {
+pub(super) struct LastWords {
     lines: Arc<Mutex<VecDeque<String>>>,
     /// Closed by the end of the stream.
     all: Receiver<()>,
 }
 
 impl LastWords {
-    /// Begins to read.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn of(stream: impl Read + Send + 'static) -> io::Result<Self> {
+    /// Begins to read. Fails where the system gives no thread.
+    pub(super) fn of(stream: impl Read + Send + 'static) -> io::Result<Self> {
         let lines: Arc<Mutex<VecDeque<String>>> = Arc::default();
         let (at_end, all) = mpsc::channel::<()>();
         let kept = Arc::clone(&lines);
@@ -43,7 +40,7 @@ impl LastWords {
 
     /// The last lines, oldest first, joined by ` / `, each without characters that are hidden; for once the process has
     /// ended, since it waits for the end of the stream, at most a second. `None` if there are none.
-    pub fn said(&self) -> Option<String> {
+    pub(super) fn text(&self) -> Option<String> {
         // what a process wrote before it ended may still be in the pipe
         let _ = self.all.recv_timeout(REST);
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,27 +97,27 @@ mod tests {
         }
     }
 
-    fn said(chunks: &[&'static [u8]], stays: bool) -> Option<String> {
+    fn text(chunks: &[&'static [u8]], stays: bool) -> Option<String> {
         let chunks = chunks.iter().copied().collect();
-        LastWords::of(Late { chunks, wait: Duration::from_millis(50), stays }).unwrap().said()
+        LastWords::of(Late { chunks, wait: Duration::from_millis(50), stays }).unwrap().text()
     }
 
     #[test]
     fn what_is_still_on_its_way_is_waited_for() {
-        assert_eq!(said(&[b"one\n", b"\n  two", b" \x1b[31m\nthree"], false).unwrap(), "one / two  [31m / three");
-        assert_eq!(said(&[], false), None);
+        assert_eq!(text(&[b"one\n", b"\n  two", b" \x1b[31m\nthree"], false).unwrap(), "one / two  [31m / three");
+        assert_eq!(text(&[], false), None);
     }
 
     #[test]
     fn a_pipe_that_another_process_holds_open_is_not_waited_for_long() {
         let began = Instant::now();
-        assert_eq!(said(&[b"words\n"], true).unwrap(), "words");
+        assert_eq!(text(&[b"words\n"], true).unwrap(), "words");
         assert!((REST..REST * 10).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 
     #[test]
     fn only_the_last_lines_are_kept() {
         let lines: &'static str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
-        assert_eq!(said(&[lines.as_bytes()], false).unwrap(), "3 / 4 / 5 / 6 / 7 / 8 / 9 / 10");
+        assert_eq!(text(&[lines.as_bytes()], false).unwrap(), "3 / 4 / 5 / 6 / 7 / 8 / 9 / 10");
     }
 }

@@ -7,9 +7,10 @@ use peerlane::plan::{Plan, Step};
 use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits};
 
 use peerlane_gpu::Tolerated;
+use peerlane_gpu::session::Event as Received;
 
 use super::interrupt::Interrupt;
-use super::process::{Heard, Silence, Worker};
+use super::process::{self, Worker};
 use super::protocol::{Device, Message, Request, Trial};
 use crate::Failure;
 
@@ -17,7 +18,7 @@ use crate::Failure;
 const MOST_RESTARTS: usize = 3;
 
 /// Measures small plans on a machine.
-pub(crate) struct Asker<'a> {
+pub(crate) struct Prober<'a> {
     device: Device,
     force: bool,
     limits: Limits<'a>,
@@ -34,13 +35,13 @@ pub(crate) struct Asker<'a> {
 /// How a plan ended.
 enum End {
     Answered(Vec<Cell>),
-    Spoilt(FlagKind, String),
+    Lost(FlagKind, String),
 }
 
-impl<'a> Asker<'a> {
+impl<'a> Prober<'a> {
     /// Measures on a machine that is opened with the first plan; uses GPUs in use by others only with `force`.
     pub(crate) fn new(device: Device, force: bool, limits: Limits<'a>, interrupt: &'a Interrupt) -> Self {
-        Asker {
+        Prober {
             device,
             force,
             limits,
@@ -61,24 +62,24 @@ impl<'a> Asker<'a> {
     }
 
     /// The cells of a plan. If the worker hangs or dies they are void, and the next plan gets a new worker.
-    pub(crate) fn ask(&mut self, plan: &Plan) -> Result<Vec<Cell>, Failure> {
+    pub(crate) fn measure(&mut self, plan: &Plan) -> Result<Vec<Cell>, Failure> {
         let open = self.worker.is_some();
-        let asked = match &self.worker {
-            Some(worker) => worker.ask(plan),
+        let sent = match &mut self.worker {
+            Some(worker) => worker.send(plan),
             None => self.start(plan),
         };
-        asked.map_err(|e| Failure::new(format!("cannot reach the measuring process: {e}")))?;
-        match self.hear(plan, open)? {
+        sent.map_err(|e| Failure::new(format!("cannot reach the measuring process: {e}")))?;
+        match self.receive(plan, open)? {
             End::Answered(mut cells) => {
                 self.limits.flag(&mut cells);
                 Ok(cells)
             }
-            End::Spoilt(kind, why) => {
+            End::Lost(kind, why) => {
                 self.stop();
                 if self.starts > MOST_RESTARTS {
                     return Err(Failure::new(format!("given up after {MOST_RESTARTS} restarts: {why}")));
                 }
-                crate::say(&why);
+                crate::console::say(&why);
                 let failed = Failed { kind, message: why, fatal: false };
                 let cells = |(at, step): (usize, &Step)| void(at, step, &failed);
                 Ok(plan.steps().enumerate().flat_map(cells).collect())
@@ -104,41 +105,35 @@ impl<'a> Asker<'a> {
             yields: false,
             counts_once: false,
         };
-        self.worker = Some(Worker::start(&request)?);
+        self.worker = Some(process::start(&request)?);
         Ok(())
     }
 
     /// Listens to the worker until a plan is done. The machine is `open` already, or opened first.
-    fn hear(&mut self, plan: &Plan, mut open: bool) -> Result<End, Failure> {
-        let mut silence = Silence::new();
+    fn receive(&mut self, plan: &Plan, mut open: bool) -> Result<End, Failure> {
         let mut cells = Vec::new();
         loop {
-            if self.interrupt.asked() {
-                self.stop();
-                return Err(Failure::new("interrupted; a partial experiment gives no result"));
-            }
             let Some(worker) = &mut self.worker else { return Err(Failure::new("there is no measuring process")) };
-            match silence.hear(worker) {
-                Some(Heard::Message(message)) => match *message {
+            let patience = process::patience(plan.method.patience, open);
+            match worker.next_unless(patience, &mut || self.interrupt.asked()) {
+                None => {
+                    self.stop();
+                    return Err(Failure::new("interrupted; a partial experiment gives no result"));
+                }
+                Some(Received::Message(message)) => match message {
                     Message::Conditions(conditions) => {
                         open = true;
                         self.conditions = Some(*conditions);
                     }
                     Message::Refused(refused) => return Err(Failure::new(refused.reason)),
-                    Message::Spoilt { kind, message } => return Ok(End::Spoilt(kind, message)),
+                    Message::Corrupted { kind, message } => return Ok(End::Lost(kind, message)),
                     Message::Event(Event::Cells(new)) => cells.extend(new),
                     Message::Event(Event::Finished(_)) => return Ok(End::Answered(cells)),
                     Message::Alive | Message::Event(_) => {}
                 },
-                Some(Heard::Closed) => return Ok(End::Spoilt(FlagKind::Failed, worker.epitaph())),
-                Some(Heard::Garbled(problem)) => {
-                    let why = format!("the measuring process sent an invalid message: {problem}");
-                    return Ok(End::Spoilt(FlagKind::Failed, why));
-                }
-                None => {
-                    if let Some(seconds) = silence.too_long(plan.method.patience, open) {
-                        return Ok(End::Spoilt(FlagKind::Hung, format!("no sign of life for {seconds:.1} s")));
-                    }
+                Some(Received::Lost(why)) => return Ok(End::Lost(FlagKind::Failed, why)),
+                Some(Received::Silent(silence)) => {
+                    return Ok(End::Lost(FlagKind::Hung, process::no_sign_of_life(silence)));
                 }
             }
         }
@@ -146,16 +141,16 @@ impl<'a> Asker<'a> {
 
     /// Kills the worker, if there is one.
     fn stop(&mut self) {
-        if let Some(mut worker) = self.worker.take()
+        if let Some(worker) = self.worker.take()
             && !worker.kill()
         {
             self.left_behind.push(worker.id());
-            crate::say(&format!("the measuring process {} cannot be killed and is abandoned", worker.id()));
+            crate::console::say(&format!("the measuring process {} cannot be killed and is abandoned", worker.id()));
         }
     }
 }
 
-impl Drop for Asker<'_> {
+impl Drop for Prober<'_> {
     fn drop(&mut self) {
         self.stop();
     }

@@ -6,14 +6,15 @@ use peerlane::simulate::scaling::{Scaling, ScalingDocument, ScalingPoint, doubli
 use peerlane::simulate::workload::Workload;
 use peerlane::units::Bytes;
 
-use super::clusters::clusters;
-use super::json;
+use super::super::between;
 use crate::args::SimulateArgs;
 use crate::formats::csv::words;
+use crate::formats::json;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
 use crate::render::{chart, line_width};
+use crate::target::clusters::clusters;
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
         }
     } else {
         for (i, document) in documents.iter().enumerate() {
-            super::between(out, i == 0)?;
+            between(out, i == 0)?;
             show(out, document, workload.is_sized(), args.detail.verbose)?;
         }
     }

@@ -12,10 +12,9 @@ use peerlane::fleet::{Dictionary, Node, against};
 use peerlane::one_line::shown;
 use peerlane::run::Run;
 
-use super::fleet;
 use crate::Failure;
 use crate::redact::Redactor;
-use crate::target::Loaded;
+use crate::target::{Loaded, record_text};
 
 /// The default file of a site's settings.
 const SITE: &str = "/etc/peerlane/rules.toml";
@@ -27,24 +26,24 @@ const VARIABLE: &str = "PEERLANE_RULES";
 const MAX_SETTINGS: u64 = 1 << 20;
 
 /// Settings, and an earlier run to compare with.
-pub(super) struct Site {
+pub(crate) struct Site {
     /// Thresholds and waivers.
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     dictionary: Dictionary,
     before: Option<Node>,
 }
 
 impl Site {
     /// The settings from the named file, else the site's, else the defaults.
-    pub(super) fn read(named: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         Ok(Site { settings: settings(named)?, dictionary: Dictionary::default(), before: None })
     }
 
     /// The same, with the earlier run if one is named.
-    pub(super) fn since(mut self, baseline: Option<&Path>, redact: bool) -> Result<Self, Failure> {
+    pub(crate) fn since(mut self, baseline: Option<&Path>, redact: bool) -> Result<Self, Failure> {
         if let Some(path) = baseline {
             let mut name = shown(path);
-            let mut text = fleet::text(path).map_err(Failure::new)?;
+            let mut text = record_text(path).map_err(Failure::new)?;
             if redact {
                 let mut redactor = Redactor::default();
                 redactor.learn(&text);
@@ -57,7 +56,7 @@ impl Site {
     }
 
     /// Rejects an earlier run where no target is a run.
-    pub(super) fn fits(&self, loaded: &Loaded) -> Result<(), Failure> {
+    pub(crate) fn fits(&self, loaded: &Loaded) -> Result<(), Failure> {
         if self.before.is_some() && loaded.cases.iter().all(|case| case.run.is_none()) {
             return Err(Failure::new(
                 "--baseline compares runs, but no TARGET is a run; record one with: peerlane measure -o run.json",
@@ -67,7 +66,7 @@ impl Site {
     }
 
     /// The findings of the rules and, for a run, what has changed since the earlier one.
-    pub(super) fn judge<'a>(&self, case: &'a Case, comparison: &'a Comparison<'a>) -> MachineCheck {
+    pub(crate) fn judge<'a>(&self, case: &'a Case, comparison: &'a Comparison<'a>) -> MachineCheck {
         let context = Context::of(case, comparison);
         let name = &case.machine.name;
         let mut all = check_with(&context, &self.settings);

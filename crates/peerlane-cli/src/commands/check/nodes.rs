@@ -3,20 +3,16 @@
 use std::io::Write;
 
 use peerlane::check::RULES_OF_NODES;
-use peerlane::cluster::Cluster;
 use peerlane::export::json::MachineCheck;
 use peerlane::measured_cluster::Ends;
-use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::{NodesCheck, joined, judge};
-use peerlane::simulated_cluster::of_record;
 
-use super::super::check::can_write_page;
-use super::super::site::Site;
-use super::report::write;
 use crate::args::{CheckArgs, CheckFormat};
-use crate::formats::{junit, nodes as formats};
+use crate::formats::{json, junit, nodes as formats};
+use crate::html::{can_write_page, write_nodes_page};
 use crate::render;
-use crate::target::nodes::{Record, redacted};
+use crate::site::Site;
+use crate::target::nodes::{Record, cluster_of, redacted};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -35,12 +31,12 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     let joined = joined(&run, cluster.as_ref(), &ends);
     let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
-        write(page, &run, &joined, &judged, &file)?;
+        write_nodes_page(page, &run, &joined, &judged, &file)?;
     }
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     match format {
         CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail)?,
-        CheckFormat::Json => super::super::json(out, &judged)?,
+        CheckFormat::Json => json(out, &judged)?,
         CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
@@ -50,11 +46,6 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     }
     let findings = judged.findings.iter().any(|finding| args.judgement.fail_on.includes(finding));
     Ok(Outcome { findings, incomplete: !run.complete })
-}
-
-/// The cluster that a record was simulated on.
-pub(super) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
-    of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
 }
 
 /// The verdict, where formats are those of machines.

@@ -5,6 +5,7 @@ use std::io::Write;
 use peerlane::infer::infer_nodes;
 
 use crate::args::InferArgs;
+use crate::formats::json;
 use crate::render;
 use crate::target::nodes::Record;
 use crate::{Failure, Outcome, output_file};
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &InferArgs, record: &Record, out: &mut dyn Write) -> Res
         output_file::write(path, text + "\n")
     });
     if args.detail.json {
-        super::super::json(out, &found)?;
+        json(out, &found)?;
     } else {
         render::nodes_inference::write(out, &found, args.detail)?;
     }

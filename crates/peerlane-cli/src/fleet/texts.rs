@@ -9,7 +9,7 @@ use peerlane::fleet::machine_of_path;
 use peerlane::one_line::shown;
 
 use super::gathered::machines;
-use super::read::{NOTHING, One};
+use super::one::{NOTHING, One};
 
 /// Whether it is a file of one text that was named, of which several may be of one machine.
 pub(super) fn is_loose(one: &One) -> bool {

@@ -1,7 +1,8 @@
-//! `peerlane fleet`, and `check` of three or more records: many machines compared with each other and with themselves.
+//! Many machines compared with each other and with themselves: for `fleet`, and for `check` of three or more records.
 
 mod gathered;
 mod labelled;
+mod one;
 mod read;
 mod show;
 mod texts;
@@ -15,14 +16,10 @@ use std::path::Path;
 use peerlane::check::Settings;
 use peerlane::fleet::{Dictionary, Node, Records, judge};
 use peerlane::nodes::looks_like_nodes_run;
-use peerlane::one_line::shown;
-use peerlane::run::{MAX_RUN_BYTES, looks_like_run};
+use peerlane::run::looks_like_run;
 
-use super::check::{can_write_page, write_html};
-use super::json;
-use super::site::Site;
-use crate::args::{CheckArgs, FleetArgs, FleetFormat};
-use crate::formats::fleet as formats;
+use crate::args::{FleetArgs, FleetFormat};
+use crate::formats::{fleet as formats, json};
 use crate::{Failure, Outcome, html};
 
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
@@ -35,7 +32,7 @@ const HEAD: u64 = 512;
 const FEW: usize = 5;
 
 /// Whether all targets of `check` are records, and enough for a fleet.
-pub(super) fn is_fleet(targets: &[OsString]) -> bool {
+pub(crate) fn is_fleet(targets: &[OsString]) -> bool {
     match targets {
         [only] if Path::new(only).is_dir() => {
             let files = fs::read_dir(only).into_iter().flatten().flatten().map(|entry| entry.path().into_os_string());
@@ -52,32 +49,8 @@ fn is_run(target: &OsStr) -> bool {
     read.is_ok() && (looks_like_run(&head) || looks_like_nodes_run(&head))
 }
 
-/// The text of a record.
-pub(super) fn text(file: &Path) -> Result<String, String> {
-    let name = shown(file);
-    let refused = |e: std::io::Error| format!("{name}: {e}");
-    if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
-        return Err(format!("{name}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
-    }
-    fs::read_to_string(file).map_err(refused)
-}
-
-pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    can_write_page(args.judgement.html.as_deref())?;
-    let site = Site::read(args.judgement.rules.file.as_deref())?;
-    of(args, &site.settings, out)
-}
-
-/// The same for `check`.
-pub(super) fn of_check(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if let Some(option) = FleetArgs::refused(args) {
-        let why = format!("{option} does not apply to three or more records, which are compared as a fleet");
-        return Err(Failure::new(format!("{why}: leave it out, or give one record")));
-    }
-    of(&FleetArgs::of_check(args), settings, out)
-}
-
-fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
+/// Compares the machines of some records.
+pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let targets: Vec<&OsString> = args.targets.iter().chain(&args.baseline).filter(|target| *target == "-").collect();
     if targets.len() > 1 {
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
@@ -91,7 +64,7 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
     if !problems.is_empty() {
         let more = problems.len().saturating_sub(FEW);
         let more = if more > 0 { format!("\nand {more} more that cannot be read") } else { String::new() };
-        crate::say(&format!("{}{more}", problems.iter().take(FEW).cloned().collect::<Vec<_>>().join("\n")));
+        crate::console::say(&format!("{}{more}", problems.iter().take(FEW).cloned().collect::<Vec<_>>().join("\n")));
     }
     if found.nodes.is_empty() {
         return Err(Failure::new(if problems.is_empty() {
@@ -124,7 +97,7 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
         FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
     }
     // a result that cannot be written is still shown
-    args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
+    args.judgement.html.as_ref().map_or(Ok(()), |file| html::write_html(file, html::fleet_page(&fleet)))?;
     let fails =
         fleet.outliers.iter().chain(&fleet.network).any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })

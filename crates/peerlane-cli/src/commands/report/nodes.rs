@@ -3,16 +3,13 @@
 use std::path::Path;
 
 use peerlane::measured_cluster::Ends;
-use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{Joined, NodesCheck, joined, judge};
+use peerlane::nodes_check::{joined, judge};
 use peerlane::one_line::shown;
 
-use super::super::check::write_html;
-use super::super::site::Site;
-use super::check::cluster_of;
 use crate::args::ReportArgs;
-use crate::html::nodes_page;
-use crate::target::nodes::{Record, redacted};
+use crate::html::write_nodes_page;
+use crate::site::Site;
+use crate::target::nodes::{Record, cluster_of, redacted};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure> {
@@ -29,21 +26,9 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
     let ends = Ends::of(&run, cluster.as_ref());
     let joined = joined(&run, cluster.as_ref(), &ends);
     let judged = judge(&run, &joined, &ends, &Site::read(None)?.settings, None);
-    write(&args.output, &run, &joined, &judged, &file)?;
+    write_nodes_page(&args.output, &run, &joined, &judged, &file)?;
     if args.output != Path::new("-") {
-        crate::note(&format!("wrote {}", shown(&args.output)));
+        crate::console::note(&format!("wrote {}", shown(&args.output)));
     }
     Ok(Outcome { findings: false, incomplete: !run.complete })
-}
-
-/// Writes the page of a record, which tells no folder.
-pub(super) fn write(
-    page: &Path,
-    run: &NodesRun,
-    joined: &[Joined],
-    judged: &NodesCheck,
-    file: &str,
-) -> Result<(), Failure> {
-    let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-    write_html(page, nodes_page(run, joined, judged, &name))
 }

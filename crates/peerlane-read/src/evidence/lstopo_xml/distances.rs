@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::limits::MAX_PORTS;
-use super::lstopo_xml::{Objects, kind};
-use super::xml::{Document, Element};
-use super::{NvlinkEnd, NvlinkPort};
+use super::{Objects, kind};
+use crate::evidence::limits::MAX_PORTS;
+use crate::evidence::xml::{Document, Element};
+use crate::evidence::{NvlinkEnd, NvlinkPort};
 use peerlane_machine::units::Rate;
 
 /// The most objects of a matrix that is read.

@@ -19,7 +19,7 @@ use crate::target::nodes::Record;
 use crate::target::{changed, is_nodes_run, known_names, load, system_file};
 
 /// The clusters to simulate, and whether some could not be read.
-pub(super) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
+pub(crate) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
     let mut clusters = Vec::new();
     let mut incomplete = false;
     match clusters_of(&machines.targets, grown) {
@@ -45,7 +45,7 @@ pub(super) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> 
 }
 
 /// Rejects a network between clusters.
-pub(super) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
+pub(crate) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
     match grown.nodes.is_empty() {
         true => Ok(()),
         false => Err(Failure::new(format!(
@@ -56,7 +56,7 @@ pub(super) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
 }
 
 /// Rejects changes for nodes that no cluster has.
-pub(super) fn meant(clusters: &[Cluster], grown: &Grown) -> Result<(), Failure> {
+pub(crate) fn meant(clusters: &[Cluster], grown: &Grown) -> Result<(), Failure> {
     known_names(&grown.what_if.edits, clusters.iter().map(|cluster| &cluster.node))
 }
 
@@ -77,7 +77,7 @@ fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster
 }
 
 /// A cluster from the catalogue, from a file, or as it was measured.
-pub(super) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
+pub(crate) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
     let (path, target) = (Path::new(target), &*target.to_string_lossy());
     if is_nodes_run(path) {
         let measured = |record: Record| {
@@ -110,7 +110,7 @@ pub(super) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
 }
 
 /// The cluster with its nodes changed.
-pub(super) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, Failure> {
+pub(crate) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, Failure> {
     match changed(&cluster.node, edits)? {
         Some(node) => cluster.with_node(node).map_err(|e| Failure::new(e.to_string())),
         None => Ok(cluster),
@@ -118,7 +118,7 @@ pub(super) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, 
 }
 
 /// One machine, or clusters of it.
-pub(super) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<Vec<Cluster>, Failure> {
+pub(crate) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<Vec<Cluster>, Failure> {
     let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
@@ -140,7 +140,7 @@ pub(super) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<
 }
 
 /// Restricts a cluster to the requested nodes and GPUs, and fails links.
-pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
+pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
     let gpus = cluster.gpus().len();
     let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
     if nodes == 0 || nodes > cluster.nodes || per_node == 0 || per_node > gpus {
@@ -162,7 +162,7 @@ pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
 }
 
 /// The job that a workload argument means.
-pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
+pub(crate) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if !word.ends_with(".jsonl") {
         let workload = word.parse::<Workload>().map_err(refused)?;

@@ -1,7 +1,7 @@
 //! Why a step has no number, as the record puts it.
 
-use peerlane::measure::Failure;
-use peerlane::run::FlagKind;
+use peerlane_measure::measure::Failure;
+use peerlane_measure::run::FlagKind;
 
 use crate::cuda::{CudaError, Reason};
 
@@ -15,16 +15,16 @@ pub(crate) enum Problem {
     /// It failed otherwise.
     Failed(String),
     /// It failed, and so may all that comes after it in this process.
-    Spoilt(String),
+    Corrupted(String),
 }
 
 impl Problem {
     /// The same of a library that answers for CUDA in words of its own: `contexts` tell, each asked now, whether their
-    /// state is spoilt, which would else be laid to the step after this.
+    /// state is corrupted, which would else be laid to the step after this.
     pub(crate) fn asked_of(self, contexts: impl IntoIterator<Item = Result<(), CudaError>>) -> Self {
-        let spoilt = contexts.into_iter().filter_map(Result::err).find(CudaError::is_sticky);
-        match (self, spoilt) {
-            (Problem::Failed(why), Some(error)) => Problem::Spoilt(format!("{why}; {error}")),
+        let corrupted = contexts.into_iter().filter_map(Result::err).find(CudaError::is_sticky);
+        match (self, corrupted) {
+            (Problem::Failed(why), Some(error)) => Problem::Corrupted(format!("{why}; {error}")),
             (problem, _) => problem,
         }
     }
@@ -41,7 +41,7 @@ impl From<Problem> for Failure {
         let (kind, message, fatal) = match problem {
             Problem::NotApplicable(why) => (FlagKind::NotApplicable, why, false),
             Problem::Failed(why) => (FlagKind::Failed, why, false),
-            Problem::Spoilt(why) => (FlagKind::Failed, why, true),
+            Problem::Corrupted(why) => (FlagKind::Failed, why, true),
             Problem::Cuda(error) if error.reason == Reason::Absent => {
                 (FlagKind::NotApplicable, error.to_string(), false)
             }
@@ -56,14 +56,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_step_is_fatal_only_where_a_context_is_spoilt() {
+    fn a_failed_step_is_fatal_only_where_a_context_is_corrupted() {
         let failed = || Problem::Failed("ncclAllReduce: unhandled cuda error (NCCL error 1)".to_owned());
         let refused = |code, words: &str| Reason::Refused(code, words.to_owned());
         let cuda = |code, words: &str| CudaError { call: "cuCtxSynchronize", reason: refused(code, words) };
         let fine = Failure::from(failed().asked_of([Ok(()), Err(cuda(2, "out of memory"))]));
         assert!(!fine.fatal && fine.message.ends_with("(NCCL error 1)"), "{fine:?}");
-        let spoilt = Failure::from(failed().asked_of([Ok(()), Err(cuda(700, "illegal address"))]));
-        assert!(spoilt.fatal && spoilt.message.ends_with("illegal address (CUDA error 700)"), "{spoilt:?}");
+        let corrupted = Failure::from(failed().asked_of([Ok(()), Err(cuda(700, "illegal address"))]));
+        assert!(corrupted.fatal && corrupted.message.ends_with("illegal address (CUDA error 700)"), "{corrupted:?}");
         let absent = Problem::NotApplicable("no NCCL".to_owned()).asked_of([Err(cuda(700, ""))]);
         assert_eq!(Failure::from(absent).kind, FlagKind::NotApplicable);
     }
