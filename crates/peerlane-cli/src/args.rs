@@ -30,7 +30,7 @@ pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
-pub(crate) use shared::{FailOn, Force, Judgement, Learn, Redact, Rules};
+pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
 pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs};
 pub(crate) use tune::TuneArgs;
 

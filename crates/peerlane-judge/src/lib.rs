@@ -8,3 +8,4 @@ pub mod gate;
 pub mod nodes;
 pub mod selftest;
 pub mod thresholds;
+pub mod verdict;

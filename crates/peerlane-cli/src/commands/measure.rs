@@ -16,7 +16,7 @@ use peerlane::fabric::{Node, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::one_line::shown;
 use peerlane::plan::{Method, Plan, Scope, Selection, Test, UsableNics};
-use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
+use peerlane::run::{Conditions, Limits, Run, Subject};
 
 use peerlane_gpu::{GpuName, timeline};
 
@@ -117,7 +117,8 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     } else if let Some(path) = keeper.written().filter(|_| keeper.is_shared()) {
         crate::note(&format!("recorded in {}", peerlane::one_line::shown(path)));
     }
-    Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
+    let missing = run.missing(&Limits::of(&measured.machine)).is_some();
+    Ok(Outcome { incomplete: ending != Ending::Complete || missing || keeper.failed(), findings: false })
 }
 
 /// A run for another command.
@@ -137,7 +138,7 @@ pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
     let shown = io::stderr().is_terminal() && !crate::quiet();
     let ending = supervise(&measured, ahead, (force, redactor), &mut run, &mut Keeper::none(), shown, &listen()?)?;
-    let incomplete = ending != Ending::Complete || missing(&run);
+    let incomplete = ending != Ending::Complete || run.missing(&Limits::of(&measured.machine)).is_some();
     Ok(Taken { run, incomplete })
 }
 
@@ -276,6 +277,7 @@ fn same(earlier: &Run, new: &Run) -> Result<(), String> {
 /// An earlier run, to be resumed; its time limits may differ.
 fn resumed(earlier: Run, new: &Run) -> Run {
     let mut run = earlier;
+    run.reopen();
     run.plan.method = new.plan.method;
     if run.complete {
         crate::note("this run is complete; nothing is left to measure");
@@ -334,15 +336,6 @@ fn quoted(word: &OsStr) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
-}
-
-/// Whether a value is missing that this machine should have.
-fn missing(run: &Run) -> bool {
-    let no_value = |cell: &Cell| {
-        let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt, FlagKind::Implausible];
-        kinds.into_iter().any(|kind| cell.flag(kind).is_some())
-    };
-    run.cells.iter().any(no_value)
 }
 
 /// This machine and its GPUs, which it need not have where nothing is asked of them.

@@ -1,7 +1,8 @@
 //! The content of a report, as JSON inside the HTML page. `schema/report-2.json` describes it; the page's TypeScript
 //! types are generated from that.
 
-use peerlane::check::{Finding, Verdict};
+use peerlane::check::Finding;
+use peerlane::verdict::Verdict;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
 use peerlane::units::Bytes;

@@ -1,7 +1,6 @@
 //! One cause, one finding: what another finding explains is not reported again.
 
 use super::raised::Raised;
-use super::{FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
 /// What a slow device shows as.
@@ -80,7 +79,7 @@ fn once(raised: Vec<Raised>) -> Vec<Raised> {
 /// A finding strong enough to explain others: an info explains nothing, except labels that are too coarse.
 fn is_cause(raised: &Raised, rule: &str) -> bool {
     let f = &raised.finding;
-    f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))
+    f.rule == rule && (rule == "coarse-labels" || f.is_trouble())
 }
 
 /// Whether everything that shows a symptom is at the cause.
@@ -124,6 +123,7 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 #[cfg(test)]
 mod tests {
     use super::super::{Certainty, Look, Rule};
+    use super::super::{FindingKind, Severity};
     use super::*;
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {

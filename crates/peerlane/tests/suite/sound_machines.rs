@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
-use peerlane::check::{Context, FindingKind, Severity, Verdict, check, verdict};
+use peerlane::check::{Context, FindingKind, Severity, check, verdict};
+use peerlane::verdict::Verdict;
 use peerlane::comparison::Comparison;
 use peerlane::machine::Machine;
 use peerlane::model::Model;

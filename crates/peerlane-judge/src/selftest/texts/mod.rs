@@ -11,7 +11,8 @@ mod plants;
 mod site;
 
 use super::{Alarm, Case, Input, SOUND_SEEDS};
-use crate::check::{Context, Finding, FindingKind, Severity, Verdict, check, distinct, verdict};
+use crate::check::{Context, Finding, FindingKind, check, distinct, verdict};
+use crate::verdict::Verdict;
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
@@ -202,7 +203,7 @@ impl Wanted {
         let is_fault = |f: &&Finding| f.kind == FindingKind::Fault;
         let rule = self.kind.and_then(Kind::rule);
         let names = |f: &Finding| {
-            let counts = is_fault(&f) && f.severity >= Severity::Warning || rule == Some(f.rule.as_str());
+            let counts = f.is_trouble() || rule == Some(f.rule.as_str());
             counts && plant.is_some_and(|plant| plant.explains(f))
         };
         let by = distinct(findings.iter().filter(|f| names(f)).map(|f| f.rule.clone()));
