@@ -7,7 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::check::Finding;
+use crate::finding::Finding;
 use crate::verdict::Verdict;
 
 /// What to do with the part that a finding names. The worst comes first.
@@ -72,7 +72,8 @@ const WATCHED: [&str; 8] = [
 mod tests {
     use super::*;
     use crate::check::raised::Raised;
-    use crate::check::{Certainty, FindingKind, RULES_OF_NODES, Severity, rule_ids};
+    use crate::check::{RULES_OF_NODES, rule_ids};
+    use crate::finding::{Certainty, FindingKind, Severity};
 
     fn of(rule: &str, kind: FindingKind, severity: Severity, certainty: Certainty) -> Action {
         Action::of(&Raised::new(rule, kind, severity, certainty).finding)

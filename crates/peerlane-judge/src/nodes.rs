@@ -29,7 +29,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Finding, Settings, WORSE_THAN_BEFORE, Waived};
+use crate::check::{Settings, WORSE_THAN_BEFORE, Waived};
+use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;

@@ -122,9 +122,10 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Certainty, Look, Rule};
-    use super::super::{FindingKind, Severity};
+    use super::super::{Look, Rule};
+    use crate::finding::{FindingKind, Severity};
     use super::*;
+    use crate::finding::Certainty;
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
         let rule = Rule { id, run: Look::One(|_| None) };

@@ -1,9 +1,8 @@
 //! What was judged of a machine, what is missing, and what to run where nothing known could have shown a fault.
 
 use super::view::cells;
-use super::{
-    Context, Finding, Settings, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow, nic_slow, spin_glass_slow,
-};
+use super::{Context, Settings, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow, nic_slow, spin_glass_slow};
+use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};

@@ -18,7 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
-use crate::check::{self, Context, Finding};
+use crate::check::{self, Context};
+use crate::finding::Finding;
 use crate::verdict::{Gate, Verdict};
 use peerlane_design::case::Case;
 use peerlane_machine::subject;

@@ -1,8 +1,7 @@
 mod gpu_memory;
 
 use super::*;
-use crate::check::{FindingKind, Severity};
-use crate::check::Certainty;
+use crate::finding::{Certainty, FindingKind, Severity};
 use peerlane_design::cluster::{embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
 use peerlane_machine::random::Random;

@@ -3,7 +3,7 @@
 use super::words::{FEW, end, host, listed, quantity};
 use super::Joined;
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{NodesRun, Probe};
 
