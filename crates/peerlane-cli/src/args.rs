@@ -30,7 +30,7 @@ pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
-pub(crate) use shared::{FailOn, Force, Judgement, Learn, Redact, Rules};
+pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
 pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs};
 pub(crate) use tune::TuneArgs;
 
@@ -48,7 +48,7 @@ TARGET is one of:
 Several files are combined as evidence of one machine, unless they describe different ones:
   peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
 
-Exit status: 0 done, 1 check found a fault at or above --fail-on, 2 failed, or only
+Exit status: 0 done, 1 the verdict of check is at or above --fail-on, 2 failed, or only
 partly done.";
 
 /// Shows what every path between the GPUs, NICs and host memory of a machine is, what it should

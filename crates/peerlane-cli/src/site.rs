@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
-use peerlane::check::{Context, Finding, Settings, Verdict, check_with, checked, next_commands, verdict};
+use peerlane::check::{Context, Finding, Settings, check_with, checked, missing, next_commands, unchecked, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
 use peerlane::one_line::shown;
 use peerlane::run::Run;
+use peerlane::verdict::Verdict;
 
 use crate::Failure;
 use crate::redact::Redactor;
@@ -73,7 +74,7 @@ impl Site {
         if let (Some(before), Some(run)) = (&self.before, case.run()) {
             let changes = self.changes(before, run).into_iter();
             all.findings.splice(0..0, changes.filter(|f| self.settings.waiver(name, f).is_none()));
-            all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+            all.findings.sort_by_key(|f| std::cmp::Reverse(f.contributes()));
         }
         let verdict = verdict(&context, &all.findings);
         let next = if verdict == Verdict::NotJudged { next_commands(&context) } else { Vec::new() };
@@ -82,6 +83,8 @@ impl Site {
             name: name.clone(),
             verdict,
             checked: checked(&context).to_vec(),
+            unchecked: unchecked(&context),
+            missing: missing(case).map(|missing| missing.to_string()),
             next,
             findings,
             waived,

@@ -18,16 +18,27 @@ pub enum FindingKind {
     Measurement,
 }
 
-/// How much a finding matters.
+/// How much a finding matters: what it contributes to the verdict ([`Finding::contributes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Good to know.
+    /// A note: no part of the verdict.
     Info,
-    /// Costs performance, or may.
+    /// A limit, or what nothing known explains.
     Warning,
-    /// Costs much, or something does not work.
+    /// A fault.
     Error,
+}
+
+impl Severity {
+    /// As it is written in JSON: `warning`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
 }
 
 /// How certain a finding is.
@@ -97,4 +108,7 @@ pub struct Finding {
     /// What it costs, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// Whether a reset of the GPU or the NIC repairs it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
 }

@@ -9,3 +9,4 @@ pub mod gate;
 pub mod nodes;
 pub mod selftest;
 pub mod thresholds;
+pub mod verdict;

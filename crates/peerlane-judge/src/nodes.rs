@@ -17,6 +17,7 @@ mod one_way;
 mod same_pairs;
 mod settings;
 mod slow;
+mod unexplained;
 mod words;
 
 pub use against::{Change, NodesComparison, compare};
@@ -28,8 +29,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Settings, Verdict, WORSE_THAN_BEFORE, Waived};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::check::{Settings, WORSE_THAN_BEFORE, Waived};
+use crate::finding::Finding;
+use crate::verdict::Verdict;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};
@@ -201,6 +203,9 @@ pub struct NodesCheck {
     pub verdict: Verdict,
     /// What could have shown a fault: `rates by verbs`, `latencies by TCP`.
     pub checked: Vec<String>,
+    /// What the record lacks of its plan, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// The findings, worst first.
     pub findings: Vec<Finding>,
     /// Findings that the site accepts; they count neither in the verdict nor in the exit status.
@@ -246,6 +251,8 @@ pub fn judge(
         summary: format!("since the earlier record, {}", finding.summary),
         ..finding
     }));
+    let unexplained = unexplained::unexplained(run, joined, &findings);
+    findings.extend(unexplained);
     let mut waived = Vec::new();
     findings.retain(|finding| match settings.waiver(&run.name, finding) {
         Some(waiver) => {
@@ -257,22 +264,17 @@ pub fn judge(
     findings.sort_by(|a, b| {
         // what is lost or changed has no cost, and matters most
         let share = |f: &Finding| f.cost.map_or(1.0, |cost| cost.share);
-        b.severity.cmp(&a.severity).then(share(b).total_cmp(&share(a)))
+        b.contributes().cmp(&a.contributes()).then(share(b).total_cmp(&share(a)))
     });
-    let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
     let checked = checked(run, joined);
-    let verdict = if findings.iter().any(is_fault) {
-        Verdict::Fault
-    } else if checked.is_empty() {
-        Verdict::NotJudged
-    } else {
-        Verdict::Healthy
-    };
+    let missing = run.missing();
+    let verdict = Verdict::of(&findings, !checked.is_empty(), missing.is_none());
+    let missing = missing.map(|missing| missing.to_string());
     let mut pairs: Vec<Pair> = joined.iter().map(|joined| pair(run, joined)).collect();
     pairs.sort_by(|a, b| a.share.unwrap_or(f64::INFINITY).total_cmp(&b.share.unwrap_or(f64::INFINITY)));
     let (name, nodes) = (run.name.clone(), run.nodes.len());
     let same_pairs = same_pairs::same_pairs(run, joined, ends);
-    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, waived, same_pairs, pairs }
+    NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, missing, findings, waived, same_pairs, pairs }
 }
 
 fn pair(run: &NodesRun, joined: &Joined) -> Pair {
@@ -298,9 +300,20 @@ pub const OFF: f64 = 0.93;
 impl Pair {
     /// Whether it is worse than expected, by more than pairs that are sound differ.
     pub fn is_off(&self) -> bool {
-        let within = self.expected_range.zip(self.measured).is_some_and(|(range, measured)| measured >= range[0]);
-        self.share.is_some_and(|share| share < OFF) && !within
+        is_off(self.share, self.measured, self.expected_range)
     }
+}
+
+impl Joined<'_> {
+    /// The same of a joined value.
+    fn is_off(&self) -> bool {
+        is_off(self.share(), self.cell.value(), self.expected.as_ref().and_then(|expected| expected.range))
+    }
+}
+
+fn is_off(share: Option<f64>, measured: Option<f64>, range: Option<[f64; 2]>) -> bool {
+    let within = range.zip(measured).is_some_and(|([low, _], measured)| measured >= low);
+    share.is_some_and(|share| share < OFF) && !within
 }
 
 /// What has enough values, or expectations, to show a fault: two nodes alone have no peers.

@@ -12,6 +12,7 @@ use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::model::Assume;
 use peerlane::thresholds::thresholds;
+use peerlane::verdict::Line;
 
 use super::{between, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Detail, FleetArgs};
@@ -60,7 +61,10 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     // a result that cannot be written is still shown
     let written =
         args.judgement.html.as_ref().map_or(Ok(()), |file| html::write_page(file, &loaded, &comparisons, &checks));
-    let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.judgement.fail_on.includes(f));
+    let line = Line::from(args.judgement.fail_on);
+    let fails = checks.iter().any(|check| line.is_reached(check.verdict));
+    checks.iter().for_each(|check| say_missing(&check.name, check.missing.as_deref()));
+    let incomplete = loaded.incomplete || checks.iter().any(|check| check.missing.is_some());
     match format {
         CheckFormat::Text if args.detail.verbose => loaded.write_coverage(out)?,
         CheckFormat::Text => {}
@@ -69,7 +73,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
         CheckFormat::Junit => {
-            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.judgement.fail_on).as_bytes())?
+            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), line).as_bytes())?
         }
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
@@ -88,7 +92,14 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         }
     }
     written?;
-    Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
+    Ok(Outcome { findings: fails, incomplete })
+}
+
+/// Says on standard error what a record lacks.
+pub(super) fn say_missing(name: &str, missing: Option<&str>) {
+    if let Some(missing) = missing {
+        crate::console::say(&format!("{name}: {missing}; 'peerlane measure' with --resume measures them"));
+    }
 }
 
 /// Compares three or more records as a fleet.

@@ -11,7 +11,7 @@ use std::thread;
 
 use peerlane::one_line::shown;
 use peerlane::plan::{Selection, Test, UsableNics};
-use peerlane::run::{Conditions, Run};
+use peerlane::run::{Conditions, Limits, Run};
 
 use crate::args::{Collect, MeasureArgs};
 use crate::host::HostName;
@@ -20,7 +20,7 @@ use crate::measuring::keeper::Keeper;
 use crate::measuring::machine::{Measured, here, resolve_redacted};
 use crate::measuring::protocol::Device;
 use crate::measuring::supervisor::Ending;
-use crate::measuring::whole::{ahead, begin, gpus, missing, plan, supervise};
+use crate::measuring::whole::{ahead, begin, gpus, plan, supervise};
 use crate::output_file::shared::Slot;
 use crate::redact::Redactor;
 use crate::{Failure, Outcome, live, render};
@@ -96,7 +96,8 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     } else if let Some(path) = keeper.written().filter(|_| keeper.is_shared()) {
         crate::console::note(&format!("recorded in {}", peerlane::one_line::shown(path)));
     }
-    Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
+    let missing = run.missing(&Limits::of(&measured.machine)).is_some();
+    Ok(Outcome { incomplete: ending != Ending::Complete || missing || keeper.failed(), findings: false })
 }
 
 /// The place of the record in a directory that hosts share, if one was given. The record then has the host's name from
@@ -164,6 +165,7 @@ fn same(earlier: &Run, new: &Run) -> Result<(), String> {
 /// An earlier run, to be resumed; its time limits may differ.
 fn resumed(earlier: Run, new: &Run) -> Run {
     let mut run = earlier;
+    run.reopen();
     run.plan.method = new.plan.method;
     if run.complete {
         crate::console::note("this run is complete; nothing is left to measure");

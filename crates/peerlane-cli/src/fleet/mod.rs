@@ -14,9 +14,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use peerlane::check::Settings;
-use peerlane::fleet::{Dictionary, Node, Records, judge};
+use peerlane::fleet::{Dictionary, Node, Outlier, Records, judge};
 use peerlane::nodes::looks_like_nodes_run;
 use peerlane::run::looks_like_run;
+use peerlane::verdict::Line;
 
 use crate::args::{FleetArgs, FleetFormat};
 use crate::formats::{fleet as formats, json};
@@ -88,17 +89,18 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
     if found.unheld > 0 {
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }
+    let line = Line::from(args.judgement.fail_on);
     match if args.detail.json { FleetFormat::Json } else { args.format } {
         FleetFormat::Text => show::text(out, &fleet, args.detail)?,
         FleetFormat::Json => json(out, &fleet)?,
         FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
         FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,
-        FleetFormat::Junit => out.write_all(formats::junit(&fleet, args.judgement.fail_on).as_bytes())?,
+        FleetFormat::Junit => out.write_all(formats::junit(&fleet, line).as_bytes())?,
         FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| html::write_html(file, html::fleet_page(&fleet)))?;
-    let fails =
-        fleet.outliers.iter().chain(&fleet.network).any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
+    let mut found = fleet.outliers.iter().chain(&fleet.network).filter_map(Outlier::contributes);
+    let fails = found.any(|verdict| line.is_reached(verdict));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }

@@ -4,23 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use peerlane::action::Action;
-use peerlane::check::Severity;
 use peerlane::fleet::{Fleet, Outlier};
 use peerlane::subject::join;
+use peerlane::verdict::{Line, TestResult, Verdict};
 
 use super::csv::words;
+use super::junit::write_result;
 use super::markdown::inline;
 use super::prometheus;
-use crate::args::FailOn;
 use crate::render::svg::escape;
-
-fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
-}
 
 /// The outliers of each machine.
 fn by_machine(fleet: &Fleet) -> BTreeMap<&str, Vec<&Outlier>> {
@@ -40,7 +32,7 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
             words(&o.machine),
             words(&join(&o.subjects, " ")),
             words(&o.rule),
-            words(severity(o.severity)),
+            words(o.severity.id()),
             words(o.action.id()),
             o.loss.to_string(),
             number(o.measured),
@@ -60,81 +52,49 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
 }
 
 /// One suite for each kind, one case for each machine.
-pub(crate) fn junit(fleet: &Fleet, fail_on: FailOn) -> String {
+pub(crate) fn junit(fleet: &Fleet, line: Line) -> String {
     let outliers = by_machine(fleet);
-    let none = Vec::new();
-    let fails =
-        |machine: &str| outliers.get(machine).unwrap_or(&none).iter().any(|outlier| fail_on.reaches(outlier.severity));
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane fleet\">\n");
     for (at, kind) in fleet.kinds.iter().enumerate() {
-        let members: Vec<&str> =
-            fleet.machines.iter().filter(|member| member.kind == at).map(|member| member.name.as_str()).collect();
-        let failures = members.iter().filter(|name| fails(name)).count();
-        let name = escape(&format!("{} GPUs: {}", kind.gpus, kind.products.join(", ")));
-        // writing to a string cannot fail
-        let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\">", members.len());
-        for machine in members {
-            let found = outliers.get(machine).unwrap_or(&none);
-            let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", escape(machine));
-            let Some(worst) = found.first() else {
-                let _ = writeln!(text, "{case}/>");
-                continue;
-            };
-            let lines = found.iter().map(|o| {
-                escape(&format!(
-                    "{}: {} {} [{}]: {}; {}",
-                    o.action,
-                    o.machine,
-                    join(&o.subjects, ", "),
-                    o.rule,
-                    o.summary,
-                    o.why
-                ))
-            });
-            let body = lines.collect::<Vec<_>>().join("\n");
-            let _ = if fails(machine) {
-                let (kind, message) = (severity(worst.severity), escape(&worst.summary));
-                writeln!(
-                    text,
-                    "{case}>\n      <failure type=\"{kind}\" message=\"{message}\">{body}</failure>\n    </testcase>"
-                )
-            } else {
-                writeln!(text, "{case}>\n      <system-out>{body}</system-out>\n    </testcase>")
-            };
-        }
-        text.push_str("  </testsuite>\n");
+        let members = fleet.machines.iter().filter(|member| member.kind == at);
+        let found = |name: &str| outliers.get(name).cloned().unwrap_or_default();
+        let cases: Vec<_> = members.map(|member| (member.name.as_str(), found(&member.name))).collect();
+        suite(&mut text, &format!("{} GPUs: {}", kind.gpus, kind.products.join(", ")), &cases, line);
     }
-    between(&mut text, fleet, fail_on);
+    let mut of_records: BTreeMap<&str, Vec<&Outlier>> = BTreeMap::new();
+    fleet.network.iter().for_each(|found| of_records.entry(&found.machine).or_default().push(found));
+    if !of_records.is_empty() {
+        suite(&mut text, "between machines", &of_records.into_iter().collect::<Vec<_>>(), line);
+    }
     text.push_str("</testsuites>\n");
     text
 }
 
-/// What is between machines: a case for each record that names something.
-fn between(text: &mut String, fleet: &Fleet, fail_on: FailOn) {
-    let mut of_records: BTreeMap<&str, Vec<&Outlier>> = BTreeMap::new();
-    fleet.network.iter().for_each(|found| of_records.entry(&found.machine).or_default().push(found));
-    if of_records.is_empty() {
-        return;
-    }
-    let fails = |found: &[&Outlier]| found.iter().any(|found| fail_on.reaches(found.severity));
-    let failures = of_records.values().filter(|found| fails(found)).count();
-    let tests = of_records.len();
-    let _ = writeln!(text, "  <testsuite name=\"between machines\" tests=\"{tests}\" failures=\"{failures}\">");
-    for (record, found) in of_records {
-        let line =
-            |o: &&Outlier| escape(&format!("{} [{}]: {}; {}", join(&o.subjects, ", "), o.rule, o.summary, o.why));
-        let body = found.iter().map(line).collect::<Vec<_>>().join("\n");
-        let _ = writeln!(text, "    <testcase classname=\"between machines\" name=\"{}\">", escape(record));
-        let worst = found.first().map_or((Severity::Info, ""), |worst| (worst.severity, worst.summary.as_str()));
-        let _ = match fails(&found) {
-            true => writeln!(
-                text,
-                "      <failure type=\"{}\" message=\"{}\">{body}</failure>",
-                severity(worst.0),
-                escape(worst.1)
-            ),
-            false => writeln!(text, "      <system-out>{body}</system-out>"),
+/// Machines, or records, each with what is found, the worst first.
+fn suite(text: &mut String, name: &str, cases: &[(&str, Vec<&Outlier>)], line: Line) {
+    let result = |found: &[&Outlier]| {
+        let worst = found.iter().filter_map(|outlier| outlier.contributes()).max();
+        worst.map_or(TestResult::Passed, |verdict: Verdict| line.result(verdict))
+    };
+    let count = |wanted| cases.iter().filter(|(_, found)| result(found) == wanted).count();
+    let (tests, failures, skipped) = (cases.len(), count(TestResult::Failed), count(TestResult::Skipped));
+    let name = escape(name);
+    // writing to a string cannot fail
+    let _ =
+        writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
+    for (machine, found) in cases {
+        let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", escape(machine));
+        let Some(worst) = found.first() else {
+            let _ = writeln!(text, "{case}/>");
+            continue;
         };
+        let of = |o: &&Outlier| {
+            let place = join(&o.subjects, ", ");
+            escape(&format!("{}: {} {place} [{}]: {}; {}", o.action, o.machine, o.rule, o.summary, o.why))
+        };
+        let _ = writeln!(text, "{case}>");
+        let body = found.iter().map(of).collect::<Vec<_>>().join("\n");
+        write_result(text, result(found), worst.severity.id(), &worst.summary, &body);
         text.push_str("    </testcase>\n");
     }
     text.push_str("  </testsuite>\n");
@@ -175,7 +135,7 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
             ("machine", o.machine.as_str()),
             ("subjects", subjects.as_str()),
             ("rule", o.rule.as_str()),
-            ("severity", severity(o.severity)),
+            ("severity", o.severity.id()),
             ("action", o.action.id()),
         ];
         (labels, o.loss)
@@ -191,7 +151,7 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
             ("record", o.machine.as_str()),
             ("subjects", subjects.as_str()),
             ("rule", o.rule.as_str()),
-            ("severity", severity(o.severity)),
+            ("severity", o.severity.id()),
         ];
         (labels, o.loss)
     });
@@ -244,7 +204,7 @@ pub(crate) fn markdown(fleet: &Fleet) -> String {
         let _ = writeln!(
             text,
             "\n* **{}** {} {}: {} ({}, {})\n  * {}\n  * fix: {}",
-            severity(o.severity),
+            o.severity.id(),
             inline(&o.machine),
             inline(&join(&o.subjects, ", ")),
             inline(&o.summary),

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use peerlane::case::Case;
-use peerlane::check::{Finding, FindingKind, Severity};
+use peerlane::check::{Finding, FindingKind};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 
 use crate::render::comparison::Section;
 use crate::render::figures::Row;
+use crate::render::findings::word;
 use crate::render::headline::Headline;
 use crate::render::text::span;
 use crate::render::{comparison, plain, screen, tree};
@@ -47,11 +48,7 @@ pub(crate) fn machine(case: &Case, comparison: &Comparison, checked: &MachineChe
 
 /// A finding as an item of a list.
 pub(super) fn one(text: &mut String, finding: &Finding) {
-    let severity = match finding.severity {
-        Severity::Info => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
+    let severity = word(finding.severity);
     let kind = match finding.kind {
         FindingKind::Fault => "fault",
         FindingKind::Design => "by design",

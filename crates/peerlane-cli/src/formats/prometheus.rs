@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Finding, FindingKind, Severity};
 use peerlane::comparison::{Comparison, Metric};
 use peerlane::matrix::{Direction, Engine, Operation};
 use peerlane::subject::join;
+use peerlane::verdict::Verdict;
 
 /// One machine, judged.
 pub(crate) struct Judged<'a> {
@@ -83,7 +84,7 @@ impl Verdicts {
     pub(super) fn add(&mut self, name: &str, verdict: Verdict, findings: &[Finding], began: Option<u64>) {
         for finding in findings {
             let subjects = join(&finding.subjects, " ");
-            let (kind, severity) = (kind(finding.kind), severity(finding.severity));
+            let (kind, severity) = (kind(finding.kind), finding.severity.id());
             let labels = [
                 ("machine", name),
                 ("rule", &finding.rule),
@@ -95,9 +96,9 @@ impl Verdicts {
         }
         for of in [Severity::Error, Severity::Warning, Severity::Info] {
             let n = findings.iter().filter(|f| f.severity == of).count();
-            self.counts.add(&[("machine", name), ("severity", severity(of))], n as f64);
+            self.counts.add(&[("machine", name), ("severity", of.id())], n as f64);
         }
-        for of in [Verdict::Healthy, Verdict::Limited, Verdict::NotJudged, Verdict::Fault] {
+        for of in Verdict::ALL {
             self.verdicts.add(&[("machine", name), ("verdict", of.id())], f64::from(u8::from(of == verdict)));
         }
         if let Some(at) = began.filter(|at| *at > 0) {
@@ -204,14 +205,6 @@ fn kind(kind: FindingKind) -> &'static str {
         FindingKind::Fault => "fault",
         FindingKind::Design => "design",
         FindingKind::Measurement => "measurement",
-    }
-}
-
-fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
     }
 }
 

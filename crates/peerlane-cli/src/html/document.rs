@@ -1,10 +1,11 @@
 //! The content of a report, as JSON inside the HTML page. `schema/report-2.json` describes it; the page's TypeScript
 //! types are generated from that.
 
-use peerlane::check::{Finding, Verdict};
+use peerlane::check::Finding;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
 use peerlane::units::Bytes;
+use peerlane::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::Serialize;
 

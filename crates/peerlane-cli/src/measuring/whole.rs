@@ -7,7 +7,7 @@ use peerlane::case::Case;
 use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 use peerlane::plan::{Method, Plan, Scope, Selection};
-use peerlane::run::{Cell, FlagKind, Limits, Run};
+use peerlane::run::{Limits, Run};
 
 use peerlane_gpu::timeline;
 
@@ -79,7 +79,7 @@ fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let shown = io::stderr().is_terminal() && !crate::console::quiet();
     let ending =
         supervise(&measured, ahead, (force, redactor), &mut run, &mut Keeper::none(), shown, &Interrupt::listen()?)?;
-    let incomplete = ending != Ending::Complete || missing(&run);
+    let incomplete = ending != Ending::Complete || run.missing(&Limits::of(&measured.machine)).is_some();
     Ok(Taken { run, incomplete })
 }
 
@@ -136,13 +136,4 @@ pub(crate) fn plan(measured: &Measured, scope: Scope, selection: &Selection, met
 pub(crate) fn begin(measured: &Measured, plan: Plan) -> Run {
     let conditions = measured.conditions.clone();
     Run { conditions, ..Run::new(&measured.machine, measured.subject.clone(), plan) }
-}
-
-/// Whether a value is missing that this machine should have.
-pub(crate) fn missing(run: &Run) -> bool {
-    let no_value = |cell: &Cell| {
-        let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt, FlagKind::Implausible];
-        kinds.into_iter().any(|kind| cell.flag(kind).is_some())
-    };
-    run.cells.iter().any(no_value)
 }

@@ -104,7 +104,8 @@ pub(crate) fn outside(out: &mut dyn Write, checked: &MachineCheck, most: usize) 
     sentences(out, "Floors of others, no part of the verdict", &checked.thresholds, most)
 }
 
-fn word(severity: Severity) -> &'static str {
+/// As a person reads it: `note`.
+pub(crate) fn word(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -283,6 +284,7 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
         // of different rules
@@ -313,6 +315,7 @@ mod tests {
                 certainty: Certainty::Likely,
                 confirm: "word ".repeat(30),
                 cost: None,
+                reset: false,
             };
             let text = crate::render::plain(|out| {
                 brief(out, std::slice::from_ref(&finding), Amount { full: 3, brief: 6 }, None)
@@ -341,6 +344,7 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let mut out = Vec::new();
         write(&mut out, std::slice::from_ref(&finding)).unwrap();
@@ -365,6 +369,7 @@ mod tests {
             certainty: Certainty::Certain,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let found = [finding("slow", "GPU0"), finding("hot", "GPU7"), finding("slow", "GPU2"), finding("slow", "GPU5")];
         let summaries: Vec<String> = alike(&found).into_iter().map(|f| f.summary).collect();

@@ -99,13 +99,14 @@ fn by_verbs(same: &SamePairs) -> String {
 
 /// The answer in three lines.
 pub(crate) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
-    let first = check.findings.first();
-    let cause = match first {
-        Some(finding) => finding.summary.clone(),
-        None if check.checked.is_empty() => {
+    let first = check.findings.iter().find(|finding| finding.contributes() == Some(check.verdict));
+    let cause = match (first, &check.missing) {
+        (Some(finding), _) => finding.summary.clone(),
+        (None, Some(missing)) => format!("{missing}; judged: {}", check.checked.join(", ")),
+        (None, None) if check.checked.is_empty() => {
             "two nodes have no peers, and nothing states what their network should carry".to_owned()
         }
-        None => format!("no findings; checked: {}", check.checked.join(", ")),
+        (None, None) => format!("{}; judged: {}", findings::counts(&check.findings), check.checked.join(", ")),
     };
     let step = first.map(|finding| ("fix", finding.fix.clone()));
     Headline { machine: who(run), verdict: check.verdict, cause, step }
@@ -235,7 +236,10 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
         0 => "No findings".to_owned(),
         n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
     };
-    let whole = if run.complete { "" } else { " The record is not complete: `peerlane measure --resume` goes on." };
+    let whole = match &check.missing {
+        None if run.complete => "",
+        _ => " The record is not complete: `peerlane measure --resume` goes on.",
+    };
     format!("{findings}; {}: {against}{missing}.{waived}{whole}", count(values, "value"))
 }
 

@@ -1,7 +1,6 @@
 //! One cause, one finding: what another finding explains is not reported again.
 
 use super::raised::Raised;
-use crate::finding::{FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
 /// What a slow device shows as.
@@ -80,7 +79,7 @@ fn once(raised: Vec<Raised>) -> Vec<Raised> {
 /// A finding strong enough to explain others: an info explains nothing, except labels that are too coarse.
 fn is_cause(raised: &Raised, rule: &str) -> bool {
     let f = &raised.finding;
-    f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))
+    f.rule == rule && (rule == "coarse-labels" || f.is_trouble())
 }
 
 /// Whether everything that shows a symptom is at the cause.
@@ -126,6 +125,7 @@ mod tests {
     use super::super::{Look, Rule};
     use super::*;
     use crate::finding::Certainty;
+    use crate::finding::{FindingKind, Severity};
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
         let rule = Rule { id, run: Look::One(|_| None) };

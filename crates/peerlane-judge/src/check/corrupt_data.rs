@@ -50,8 +50,7 @@ fn in_tests(view: &View) -> Option<Raised> {
         .measured(format!("{first}{more}"))
         .evidence(view.cite(found.iter().map(|(_, origin)| *origin)))
         .fix(fix("", more_fix))
-        .confirm("`peerlane measure --tests pairs`, which names the pairs that corrupt data")
-        .losing(1.0);
+        .confirm("`peerlane measure --tests pairs`, which names the pairs that corrupt data");
     Some(raised)
 }
 
@@ -80,7 +79,6 @@ fn in_run(view: &View) -> Option<Raised> {
         .fix(fix(" between them", ""))
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

@@ -144,7 +144,10 @@ fn report(view: &View, part: Part, risen: Risen) -> Raised {
         let named = [of.as_str(), adapter].into_iter().find(|name| view.fabric().find(name).is_some());
         named.map(str::to_owned).or_else(by_address)
     };
-    RULE.raise(Fault, risen.severity.unwrap_or(Warning), Likely)
+    let severity = risen.severity.unwrap_or(Warning);
+    // what is corrected costs nothing yet: that the part is failing is only possible
+    RULE.raise(Fault, severity, if severity == Error { Likely } else { Possible })
+        .repaired_by_reset()
         .summary(summary)
         .expected(expected)
         .measured(format!("{}{tests}", counts.join("; ")))

@@ -20,6 +20,7 @@ fn not_ready(view: &View) -> Option<Raised> {
     })?;
     let raised = RULE
         .raise(Fault, Error, Certain)
+        .repaired_by_reset()
         .summary(format!("{}: the NVLink fabric is not ready, so CUDA cannot start", list(&gpus.names)))
         .expected("fabric state Completed")
         .measured(format!("fabric state {}", gpus.values.first().cloned().unwrap_or_default()))
@@ -42,6 +43,7 @@ fn failed(view: &View) -> Option<Raised> {
     })?;
     let raised = RULE
         .raise(Fault, Error, Certain)
+        .repaired_by_reset()
         .summary(format!("{}: registration with the NVLink fabric failed", list(&gpus.names)))
         .expected("fabric state Completed, status Success")
         .measured(format!("fabric state Completed, status {}", distinct(gpus.values).join(", ")))
@@ -60,7 +62,7 @@ fn failed(view: &View) -> Option<Raised> {
 fn unhealthy(view: &View) -> Option<Raised> {
     let gpus = gpus_with(view, |gpu| (!gpu.fabric_health.is_empty()).then(|| gpu.fabric_health.join(", ")))?;
     let raised = RULE
-        .raise(Fault, Warning, Certain)
+        .raise(Fault, Warning, Possible)
         .summary(format!("{}: the NVLink fabric is up, but not healthy", list(&gpus.names)))
         .expected("fabric health without a fault")
         .measured(distinct(gpus.values).join("; "))

@@ -21,7 +21,6 @@ fn run(view: &View) -> Option<Raised> {
         )
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

@@ -372,7 +372,8 @@ fn is_gpu(view: &View, address: PciAddress) -> bool {
 /// A finding on devices, by their names.
 fn report(view: &View, severity: Severity, devices: &Counts, summary: impl FnOnce(String) -> String) -> Raised {
     let names: Vec<String> = devices.keys().map(|address| name(view, *address)).collect();
-    RULE.raise(Fault, severity, Certain)
+    // that a part fails which recovered by itself is only possible
+    RULE.raise(Fault, severity, if severity == Error { Certain } else { Possible })
         .summary(summary(list(&names)))
         .evidence(view.cite(view.kernels().into_iter().map(|(_, origin)| origin)))
         .about_nodes(names)

@@ -24,6 +24,7 @@ fn run(view: &View) -> Vec<Raised> {
     let pending = pending.map(|gpus| {
         let raised = RULE
             .raise(Fault, Warning, Certain)
+            .repaired_by_reset()
             .summary(format!("{}: memory rows are pending remapping", list(&gpus.names)))
             .expected("Remapped Rows, Pending: No")
             .measured("Remapped Rows, Pending: Yes")

@@ -12,6 +12,7 @@ mod from_run;
 mod gids;
 mod gpu_setting;
 mod halo_slow;
+mod judged;
 mod nccl;
 mod nic_failed;
 pub(crate) mod nic_gpu_refused;
@@ -24,7 +25,6 @@ mod prelude;
 pub(crate) mod raised;
 mod settings;
 mod spin_glass_slow;
-mod verdict;
 mod view;
 mod words;
 
@@ -97,13 +97,13 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 
 pub use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 use peerlane_design::case::Case;
 use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
 pub use settings::{Settings, SettingsError, Waiver};
-pub use verdict::{Verdict, checked, next_commands, verdict};
 use view::View;
 pub(crate) use words::distinct;
 
@@ -261,8 +261,8 @@ pub fn rule_ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.id)
 }
 
-/// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
-/// equal shares those that cost most.
+/// Runs every rule. Findings come in the order of what they contribute to the verdict; of equal ones those that cost the greatest
+/// share first, and of equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
     check_with(context, &Settings::default()).findings
 }
@@ -290,12 +290,13 @@ pub struct Waived {
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
     let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.look(&view)).collect());
+    raised.extend(unexplained_value::beyond(&view, &raised));
     raised.iter_mut().for_each(|one| one.weigh(settings.severity));
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
         let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
         let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
-        b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
+        b.finding.contributes().cmp(&a.finding.contributes()).then_with(by_cost)
     });
     let mut checked = Checked::default();
     for finding in raised.into_iter().map(|r| r.finding) {
@@ -311,6 +312,7 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
+    use crate::verdict::Verdict;
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::machine::{Machine, MachineKind};
     use peerlane_read::catalogue::Parts;
@@ -377,17 +379,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_loses_over_half_is_an_error() {
-        let weighed = |kind, certainty, loss| {
+    fn a_site_may_tolerate_faults_that_lose_little() {
+        let weighed = |kind, certainty, loss, error| {
             let mut raised = Raised::new("slow-path", kind, Severity::Warning, certainty).losing(loss);
-            raised.weigh(Settings::default().severity);
-            raised.finding.severity
+            raised.weigh(settings::Severity { error, certain: error / 2.0 });
+            raised.finding.contributes()
         };
         let (fault, design) = (FindingKind::Fault, FindingKind::Design);
-        assert_eq!(weighed(fault, Certainty::Possible, 0.51), Severity::Error);
-        assert_eq!(weighed(fault, Certainty::Likely, 0.5), Severity::Warning);
-        assert_eq!(weighed(fault, Certainty::Certain, 0.3), Severity::Error, "a source states the cause");
-        assert_eq!(weighed(design, Certainty::Certain, 0.9), Severity::Warning);
+        let (sure, unsure) = (Some(Verdict::Fault), Some(Verdict::Unexplained));
+        assert_eq!(weighed(fault, Certainty::Likely, 0.01, 0.0), sure, "none by default");
+        assert_eq!(
+            (weighed(fault, Certainty::Likely, 0.5, 0.5), weighed(fault, Certainty::Likely, 0.51, 0.5)),
+            (unsure, sure)
+        );
+        assert_eq!(weighed(fault, Certainty::Certain, 0.3, 0.5), sure, "a source states the cause");
+        assert_eq!(weighed(fault, Certainty::Likely, 0.0, 0.5), sure, "no matter of degree");
+        assert_eq!(weighed(fault, Certainty::Possible, 0.9, 0.5), unsure);
+        assert_eq!(weighed(design, Certainty::Certain, 0.9, 0.5), Some(Verdict::Limited));
     }
 
     #[test]

@@ -31,6 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
         let used_up = warning.contains("out of memory");
         let raised = RULE
             .raise(Fault, Error, Likely)
+            .repaired_by_reset()
             .expected("multicast, which GPUs on third-generation or later NVSwitches support")
             .measured(warning.trim_end_matches(['.', ' ']))
             .evidence(view.cite([origin]));

@@ -79,7 +79,6 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
         })
         .confirm(confirm::pairs(if with_gpus { "nic,nic-gpu" } else { "nic" }, &about))
         .about(about)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

@@ -36,7 +36,7 @@ fn run(view: &View) -> Option<Raised> {
     };
     let loaded = |name: &str| view.modules().any(|(modules, _)| modules.loaded.contains_key(name));
     let raised = RULE
-        .raise(Fault, Warning, Certain)
+        .raise(Fault, Error, Certain)
         .summary(summary)
         .expected(EXPECTED)
         .measured(match sound {
@@ -46,8 +46,7 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite_run())
         .fix(fix(PEER_MODULES.into_iter().any(loaded)))
         .confirm(CONFIRM)
-        .about(Subject::nodes_of(nics.iter()))
-        .losing(1.0);
+        .about(Subject::nodes_of(nics.iter()));
     Some(raised)
 }
 

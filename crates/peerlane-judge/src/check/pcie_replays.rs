@@ -27,7 +27,7 @@ fn run(view: &View) -> Option<Raised> {
         return None;
     }
     let raised = RULE
-        .raise(Fault, Warning, Likely)
+        .raise(Fault, Warning, Possible)
         .summary(format!("The PCIe links of {} retransmitted packets during the run", list(&names)))
         .expected(format!("at most {FEW} replays in a run"))
         .measured(format!("replays: {}", list(&counts)))

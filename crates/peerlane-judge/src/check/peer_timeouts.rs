@@ -51,8 +51,7 @@ fn run(view: &View) -> Option<Raised> {
              the GPUs, or they cannot use it.",
         )
         .confirm("`peerlane measure --tests pairs,latency`; `dmesg | grep -i iommu`")
-        .about(subjects)
-        .losing(1.0);
+        .about(subjects);
     Some(raised)
 }
 

@@ -78,12 +78,13 @@ macro_rules! thresholds {
 }
 
 thresholds! {
-    /// From which loss on a fault of any rule is an error: shares of what a path or a collective should give.
+    /// From which loss on a fault of any rule is an error: shares of what a path or a collective should give. One that loses no more
+    /// is a warning, and leaves the machine UNEXPLAINED. By default every fault is an error.
     Severity {
         /// Lost by more than this.
-        error = 0.5,
+        error = 0.0,
         /// The same where a source states the cause, as it does of a GPU that throttles.
-        certain = 0.25,
+        certain = 0.0,
     }
 }
 
@@ -215,7 +216,8 @@ impl Settings {
         let shares = shares.into_iter().flatten().map(|share| (share, 1.0, "a share between 0 and 1"));
         for ((name, value), most, range) in shares.chain(counts.map(|count| (count, 1000.0, "above 0 and below 1000")))
         {
-            if !(value > 0.0 && value < most) {
+            let is_default = value == 0.0 && ["error", "certain"].contains(&name);
+            if !(is_default || value > 0.0 && value < most) {
                 return Err(SettingsError::Threshold { name: name.replace('_', "-"), value: value.to_string(), range });
             }
         }

@@ -7,7 +7,7 @@ use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
-/// From this loss on it is an error.
+/// From this loss on it is a fault.
 const MUCH: f64 = 0.5;
 
 /// Numbers that a finding lists; more are counted.
@@ -88,8 +88,9 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
     let raised = Raised::new(
         WORSE_THAN_BEFORE,
         FindingKind::Fault,
-        if bad { Severity::Error } else { Severity::Warning },
-        Certainty::Certain,
+        Severity::Warning,
+        // a little less is no fault as long as nothing known explains it
+        if bad { Certainty::Certain } else { Certainty::Possible },
     )
     .summary(format!(
         "{} worse than before{by}",

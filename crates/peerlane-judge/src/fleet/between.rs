@@ -239,7 +239,7 @@ fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Findi
 
 /// What a finding says of each of its hosts, and of what lies between them.
 fn accused(run: &NodesRun, names: &[String], finding: &Finding) -> Vec<Accused> {
-    if finding.kind != FindingKind::Fault || finding.severity < Severity::Warning {
+    if !finding.is_trouble() {
         return Vec::new();
     }
     let named = |host: &str| {

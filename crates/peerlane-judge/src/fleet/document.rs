@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::action::Action;
 use crate::finding::Severity;
+use crate::verdict::Verdict;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
 
@@ -141,6 +142,18 @@ pub struct Outlier {
     pub test: Option<usize>,
     /// Its newest record.
     pub file: String,
+}
+
+impl Outlier {
+    /// What it makes of the verdict on the machine, as [`Finding::contributes`](crate::check::Finding::contributes): only faults, and
+    /// what may be one, are listed.
+    pub fn contributes(&self) -> Option<Verdict> {
+        match self.severity {
+            Severity::Info => None,
+            Severity::Warning => Some(Verdict::Unexplained),
+            Severity::Error => Some(Verdict::Fault),
+        }
+    }
 }
 
 /// What could not be read.

@@ -16,7 +16,7 @@ use peerlane_measure::run::FlagKind;
 /// A number that is alone must be this many times as far off as one of several.
 const ALONE: f64 = 1.5;
 
-/// From this loss on it is an error.
+/// From this loss on it is a fault.
 const MUCH: f64 = 0.5;
 
 /// A machine with fewer GPUs is an outlier where this many times as many have more.
@@ -174,11 +174,16 @@ fn report(
         (None, _) => format!("without a value ({})", why(missing.first().and_then(|b| b.void))),
     };
     let loss = if missing.is_empty() { worst.as_ref().map_or(0.0, |o| o.worse.clamp(0.0, 1.0)) } else { 1.0 };
-    let severity = if loss >= MUCH { Severity::Error } else { Severity::Warning };
     let sure = worst.as_ref().is_none_or(|o| o.deviations > 10.0);
+    // less than the peers is no fault as long as nothing known explains it
+    let certainty = match loss >= MUCH {
+        true if sure => Certainty::Certain,
+        true => Certainty::Likely,
+        false => Certainty::Possible,
+    };
     let than = if rule == OUTLIER { "than those of" } else { "than in" };
     let repeats = shows(&bad.iter().map(|b| (b.key, b.what)).collect());
-    let raised = raise(machine, rule, severity, if sure { Certainty::Certain } else { Certainty::Likely })
+    let raised = raise(machine, rule, certainty)
         .summary(match worst {
             Some(_) => format!("{count} {reach} {than} {others}"),
             None => format!("{count} {reach}, unlike {others}"),
@@ -216,8 +221,8 @@ fn why(void: Option<FlagKind>) -> &'static str {
     }
 }
 
-fn raise(machine: &Machine, rule: &str, severity: Severity, certainty: Certainty) -> Raised {
-    let raised = Raised::new(rule, FindingKind::Fault, severity, certainty);
+fn raise(machine: &Machine, rule: &str, certainty: Certainty) -> Raised {
+    let raised = Raised::new(rule, FindingKind::Fault, Severity::Warning, certainty);
     raised.evidence(vec![format!("{} (peerlane measure)", machine.newest.file)])
 }
 
@@ -231,7 +236,7 @@ pub(super) fn fewer_gpus(machine: &Machine, alike: usize, groups: &[Vec<&Machine
     };
     let usual = groups.iter().find(more).filter(|_| !node.products.is_empty())?;
     let gpus = usual.first()?.newest.gpus;
-    let raised = raise(machine, OUTLIER, Severity::Error, Certainty::Possible)
+    let raised = raise(machine, OUTLIER, Certainty::Possible)
         .summary(format!("{} GPUs, but {} machines with the same GPUs have {gpus}", node.gpus, usual.len()))
         .expected(format!("{gpus} GPUs"))
         .measured(format!("{} GPUs", node.gpus))

@@ -8,9 +8,6 @@ use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
 
-/// What is left below this is an error.
-const ERROR: f64 = 0.5;
-
 /// Rules whose findings explain that an all-reduce with the node is slow.
 const CAUSES: [&str; 10] = [
     "slow-node",
@@ -70,12 +67,11 @@ fn is_of(name: &str, hosts: &[String]) -> bool {
 }
 
 fn finding(drop: &Drop, hosts: Vec<String>, count: usize, value: String, expected: String) -> Finding {
-    let severity = if drop.left < ERROR { Severity::Error } else { Severity::Warning };
     // without a model NCCL may have chosen otherwise for so many nodes
     let one = hosts.len() == 1 && drop.shown;
     let certainty = if one || drop.before.is_none() { Certainty::Likely } else { Certainty::Possible };
     // no single node's: so does NCCL over this network
-    let severity = if hosts.is_empty() { Severity::Info } else { severity };
+    let severity = if hosts.is_empty() { Severity::Info } else { Severity::Warning };
     let raised = Raised::new("slow-all-reduce", FindingKind::Fault, severity, certainty);
     let percent = format!("{:.0} %", 100.0 * drop.left);
     let before = drop.before.map(|before| before.step.nodes().count());

@@ -20,9 +20,6 @@ use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 
-/// Less than this of what other nodes have is an error.
-const ERROR: f64 = 0.8;
-
 /// What is found, and the nodes of which it explains what NCCL reaches between pairs.
 #[derive(Default)]
 pub(super) struct Apart {
@@ -136,12 +133,8 @@ fn fault(
         unit: Unit::GigabytesPerSecond,
         share: 1.0 - here / there,
     });
-    let severity = match cost {
-        Some(cost) if 1.0 - cost.share < ERROR => Severity::Error,
-        _ => Severity::Warning,
-    };
     let certainty = if of.own.guest { Certainty::Possible } else { Certainty::Likely };
-    let raised = Raised::new("gpu-nic-apart", FindingKind::Fault, severity, certainty);
+    let raised = Raised::new("gpu-nic-apart", FindingKind::Fault, Severity::Warning, certainty);
     let other = host(run, of.other);
     let (summary, fix) = match of.stray {
         Some((nic, class)) => (

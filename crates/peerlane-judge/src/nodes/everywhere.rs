@@ -18,9 +18,6 @@ const NEARLY_ALL: f64 = 0.75;
 /// Below this share of what ports and links carry a rate is slow: as with NICs of one machine.
 const SLOW: f64 = 0.75;
 
-/// Less than this of what is expected is an error.
-const ERROR: f64 = 0.5;
-
 /// Nodes of which no two pairs run at once, so that no network between them explains a loss.
 const ALONE: usize = 3;
 
@@ -54,8 +51,7 @@ impl<'a> Rails<'a> {
         let [from, to] = [&worst.cell.step.from, &worst.cell.step.to].map(|of| end(run, of));
         let nics: Vec<String> = self.0.keys().map(|nic| (*nic).to_owned()).collect();
         let nodes: BTreeSet<usize> = all.iter().flat_map(|(_, one)| one.cell.step.nodes()).collect();
-        let severity = if share < ERROR { Severity::Error } else { Severity::Warning };
-        let raised = Raised::new(rule, FindingKind::Fault, severity, Certainty::Possible);
+        let raised = Raised::new(rule, FindingKind::Fault, Severity::Warning, Certainty::Possible);
         let summary = words(&listed(&nics, FEW), &format!("{:.0} %", 100.0 * share));
         let least = expected.range.map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
         Some(Finding {

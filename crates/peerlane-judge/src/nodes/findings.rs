@@ -59,7 +59,6 @@ pub(super) fn failed(run: &NodesRun) -> Vec<Finding> {
     grouped(run, &[FlagKind::Failed, FlagKind::Hung, FlagKind::Implausible])
         .into_iter()
         .map(|Group { subjects, words, cells, first, gpus }| Finding {
-            severity: Severity::Error,
             measured: format!("{cells} steps, first: {first}"),
             fix: if gpus {
                 "Read the reason, which is driver's or adapter's: host memory works by the same NIC. Look into the kernel log for Xid \

@@ -92,8 +92,8 @@ fn shown(names: &[String], ports: &BTreeMap<String, Counts>) -> String {
     names.iter().take(NAMES).filter_map(counts).collect::<Vec<_>>().join("; ")
 }
 
-fn raised(severity: Severity, summary: String, names: &[String], ports: &BTreeMap<String, Counts>) -> Finding {
-    let raised = Raised::new("packet-loss", FindingKind::Fault, severity, Certainty::Likely);
+fn raised(summary: String, names: &[String], ports: &BTreeMap<String, Counts>) -> Finding {
+    let raised = Raised::new("packet-loss", FindingKind::Fault, Severity::Warning, Certainty::Likely);
     Finding {
         measured: format!("while it was measured: {}", shown(names, ports)),
         expected: format!("at most {FEW} of each"),
@@ -112,7 +112,7 @@ fn finding(names: &[String], words: &str, ports: &BTreeMap<String, Counts>) -> F
               exceeds."
             .to_owned(),
         confirm: confirm(&first),
-        ..raised(Severity::Warning, summary, names, ports)
+        ..raised(summary, names, ports)
     }
 }
 
@@ -125,7 +125,7 @@ fn on_path(from: &str, to: &str, ports: &BTreeMap<String, Counts>) -> Finding {
              control, a rate limit (`tc qdisc`). A third node in the run shows whether it is an end or the path."
         ),
         confirm: confirm(from),
-        ..raised(Severity::Warning, format!("one way, from {from} to {to}, packets are lost"), &names, ports)
+        ..raised(format!("one way, from {from} to {to}, packets are lost"), &names, ports)
     }
 }
 
@@ -158,12 +158,7 @@ fn of_link(name: &str, counts: &Counts) -> Option<Finding> {
              sent, look for a port that is paused or down."
         ),
         confirm: confirm(name),
-        ..raised(
-            Severity::Warning,
-            format!("{name}: {words}"),
-            &names,
-            &BTreeMap::from([(name.to_owned(), counts.clone())]),
-        )
+        ..raised(format!("{name}: {words}"), &names, &BTreeMap::from([(name.to_owned(), counts.clone())]))
     })
 }
 

@@ -18,9 +18,6 @@ use super::words::{FEW, host, listed};
 /// A path with less than this of what others have is another path, not another payload size.
 const NARROW: f64 = 0.93;
 
-/// And with less than this an error.
-const ERROR: f64 = 0.8;
-
 /// A NIC with what its path carries, what binds that, and its port's rate.
 struct Known {
     node: usize,
@@ -55,8 +52,7 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
         let name = format!("{}/{nic}", host(run, of.node));
         let (rate, usual) = (of.rate.bytes_per_second(), wanted(of));
         let left = rate / usual;
-        let severity = if left < ERROR { Severity::Error } else { Severity::Warning };
-        let raised = Raised::new("narrow-nic", FindingKind::Fault, severity, Certainty::Likely);
+        let raised = Raised::new("narrow-nic", FindingKind::Fault, Severity::Warning, Certainty::Likely);
         let summary =
             format!("{name}: its path to host memory carries {:.0} % of that of others: {}", 100.0 * left, of.why);
         found.push(Finding {

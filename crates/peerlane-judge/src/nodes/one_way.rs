@@ -15,9 +15,6 @@ use peerlane_measure::nodes::NodesRun;
 /// A direction with less of the other one's rate, certain by both intervals, is slow.
 const SLOW: f64 = 0.8;
 
-/// And with less than this an error.
-const ERROR: f64 = 0.5;
-
 /// Directions of a pair that are slow beside the other one. Of more than two nodes, peers tell which part it is.
 pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
     if run.nodes.len() > 2 {
@@ -43,8 +40,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
         }
         let (from, to) = (end(run, &step.from), end(run, &step.to));
         let left = value / usual;
-        let severity = if left < ERROR { Severity::Error } else { Severity::Warning };
-        let raised = Raised::new("slow-between-nodes", FindingKind::Fault, severity, Certainty::Likely);
+        let raised = Raised::new("slow-between-nodes", FindingKind::Fault, Severity::Warning, Certainty::Likely);
         let summary = format!(
             "one way, from {from} to {to}, {:.0} % of the rate of the other direction is left",
             (100.0 * left).max(1.0)

@@ -76,19 +76,19 @@ fn mtu(run: &NodesRun) -> Vec<Finding> {
 /// Ethernet ports whose address no router passes on, or that have none of RoCE v2.
 fn gid(run: &NodesRun) -> Vec<Finding> {
     let wrong = [
-        (Gid::None, Severity::Error, "have no GID of RoCE v2, so that RDMA over Ethernet cannot start there"),
+        (Gid::None, Certainty::Certain, "have no GID of RoCE v2, so that RDMA over Ethernet cannot start there"),
         (
             Gid::LinkLocal,
-            Severity::Warning,
+            Certainty::Possible,
             "have a link-local GID only, which no router passes on and other tools may not choose",
         ),
     ];
-    let of_kind = |(kind, severity, words): (Gid, Severity, &str)| {
+    let of_kind = |(kind, certainty, words): (Gid, Certainty, &str)| {
         let names: Vec<String> = nics(run).filter(|(_, nic)| nic.gid == Some(kind)).map(|(name, _)| name).collect();
         if names.is_empty() {
             return None;
         }
-        let raised = Raised::new("rdma-gid", FindingKind::Fault, severity, Certainty::Certain);
+        let raised = Raised::new("rdma-gid", FindingKind::Fault, Severity::Warning, certainty);
         let summary = format!("{} {words}", listed(&names, FEW));
         Some(Finding {
             measured: format!("the GID table of {} ports", names.len()),

@@ -19,9 +19,6 @@ const MANY: usize = 8;
 /// Paths that one finding names.
 const FEW: usize = 3;
 
-/// What is left below this is an error.
-const ERROR: f64 = 0.8;
-
 /// A suspect with what its values are.
 struct Slow {
     place: Place,
@@ -291,20 +288,15 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
         true => beside_gpu(run, key),
         false => advice(run, key, late, loopback),
     };
-    Finding {
-        rule: rule.to_owned(),
-        kind: FindingKind::Fault,
-        severity: if left < ERROR && !late { Severity::Error } else { Severity::Warning },
-        subjects,
-        summary,
-        expected: format!("{}, {source}", quantity(late, usual)),
-        measured: parts.join("; "),
-        evidence: Vec::new(),
-        fix,
-        certainty,
-        confirm,
-        cost: (lost > 0.0).then_some(Cost { lost, unit, share: 1.0 - left }),
-    }
+    Raised::new(rule, FindingKind::Fault, Severity::Warning, certainty)
+        .about(subjects)
+        .summary(summary)
+        .expected(format!("{}, {source}", quantity(late, usual)))
+        .measured(parts.join("; "))
+        .fix(fix)
+        .confirm(confirm)
+        .cost((lost > 0.0).then_some(Cost { lost, unit, share: 1.0 - left }))
+        .finding
 }
 
 /// `verbs: 24.82 GB/s in 12 values`.

@@ -6,6 +6,7 @@ use peerlane::check::RULES_OF_NODES;
 use peerlane::export::json::MachineCheck;
 use peerlane::measured_cluster::Ends;
 use peerlane::nodes_check::{NodesCheck, joined, judge};
+use peerlane::verdict::Line;
 
 use crate::args::{CheckArgs, CheckFormat};
 use crate::formats::{json, junit, nodes as formats};
@@ -41,11 +42,12 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
             let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect();
-            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on).as_bytes())?;
+            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on.into()).as_bytes())?;
         }
     }
-    let findings = judged.findings.iter().any(|finding| args.judgement.fail_on.includes(finding));
-    Ok(Outcome { findings, incomplete: !run.complete })
+    let incomplete = judged.missing.is_some() || !run.complete;
+    super::say_missing(&judged.name, judged.missing.as_deref());
+    Ok(Outcome { findings: Line::from(args.judgement.fail_on).is_reached(judged.verdict), incomplete })
 }
 
 /// The verdict, where formats are those of machines.
@@ -54,6 +56,8 @@ fn of_machine(judged: &NodesCheck) -> MachineCheck {
         name: judged.name.clone(),
         verdict: judged.verdict,
         checked: Vec::new(),
+        unchecked: Vec::new(),
+        missing: judged.missing.clone(),
         next: Vec::new(),
         findings: judged.findings.clone(),
         waived: judged.waived.clone(),

@@ -134,6 +134,11 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
         render::nodes::measured(out, run, args.output.as_deref())?;
     }
     out.flush()?;
+    let missing = run.missing();
+    if let Some(missing) = missing.filter(|_| run.complete) {
+        let resume = if args.output.is_some() { "; --resume tries them again" } else { "" };
+        crate::console::say(&format!("{missing}{resume}"));
+    }
     if !run.complete {
         // a round that could end too late is not begun
         let over = run.wall.seconds() + run.plan.longest_round().seconds() > run.plan.bound.seconds();
@@ -141,7 +146,7 @@ pub(crate) fn finish(run: &NodesRun, args: &MeasureArgs, out: &mut dyn Write) ->
         let resume = if args.output.is_some() { "; --resume goes on" } else { "" };
         crate::console::say(&format!("not all steps are measured{over}{resume}"));
     }
-    Ok(Outcome { incomplete: !run.complete, findings: false })
+    Ok(Outcome { incomplete: !run.complete || missing.is_some(), findings: false })
 }
 
 /// Refuses options that mean nothing for a cluster.

@@ -1,70 +1,38 @@
-//! The verdict on a machine as a whole, and what to run where nothing known could have shown a fault.
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+//! What was judged of a machine, what is missing, and what to run where nothing known could have shown a fault.
 
 use super::view::cells;
 use super::{Context, Settings, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow, nic_slow, spin_glass_slow};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::finding::Finding;
+use crate::verdict::Verdict;
+use peerlane_design::case::Case;
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
 use peerlane_machine::machine::MachineKind;
 use peerlane_machine::matrix::Direction;
+use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
 
-/// The machine as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// No fault, no limit worth a warning, and there was something to check.
-    Healthy,
-    /// Healthy, with limits of its design that are worth knowing.
-    Limited,
-    /// Nothing known could have shown a fault.
-    NotJudged,
-    /// Something is broken or misconfigured.
-    Fault,
-}
-
-impl Verdict {
-    /// As it is printed: `NOT JUDGED`.
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::Healthy => "HEALTHY",
-            Verdict::Limited => "LIMITED",
-            Verdict::NotJudged => "NOT JUDGED",
-            Verdict::Fault => "FAULT",
-        }
-    }
-
-    /// As it is written in JSON: `not-judged`.
-    pub fn id(self) -> &'static str {
-        match self {
-            Verdict::Healthy => "healthy",
-            Verdict::Limited => "limited",
-            Verdict::NotJudged => "not-judged",
-            Verdict::Fault => "fault",
-        }
-    }
-}
-
-/// The verdict that follows from findings: the worst kind of any warning or error. Doubts about a measurement do not count.
-///
-/// Without any, the machine is healthy if there was something to check ([`checked`]). Where there was not, limits of the design
-/// are all that is known of it, even those that are only worth a note.
+/// The verdict that follows from findings, from what was judged and from what is missing.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
-    let any = |kind, least| findings.iter().any(|f| f.kind == kind && f.severity >= least);
-    if any(FindingKind::Fault, Severity::Warning) {
-        Verdict::Fault
-    } else if any(FindingKind::Design, Severity::Warning) {
-        Verdict::Limited
-    } else if !checked(context).is_empty() {
-        Verdict::Healthy
-    } else if any(FindingKind::Design, Severity::Info) {
-        Verdict::Limited
-    } else {
-        Verdict::NotJudged
-    }
+    let is_judged = checked(context).iter().any(|what| *what != TOPOLOGY);
+    Verdict::of(findings, is_judged, missing(context.case).is_none())
+}
+
+/// What the record of a machine lacks of its plan.
+pub fn missing(case: &Case) -> Option<Missing> {
+    case.run()?.missing(&Limits::of(&case.machine))
+}
+
+/// A matrix of path classes alone shows no state and no value: no fault in the topology is all that it can say.
+pub const TOPOLOGY: &str = "path classes";
+
+/// What is worth judging of a machine with GPUs, in the words of [`checked`].
+const WORTH: [&str; 3] = ["link widths", "GPU state", "rates"];
+
+/// What was not judged of that.
+pub fn unchecked(context: &Context) -> Vec<&'static str> {
+    let known = checked(context);
+    WORTH.into_iter().filter(|what| !known.contains(what)).collect()
 }
 
 /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
@@ -99,7 +67,7 @@ fn look(context: &Context) -> Vec<&'static str> {
     if rates || collectives || !has_rates {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
-        add(are_classes_telling(view), "path classes");
+        add(are_classes_telling(view), TOPOLOGY);
         add(
             view.facts(state_of_gpus).any(|(is_whole, origin)| is_whole || QUERIES.contains(&origin.tool)),
             "GPU state",
@@ -131,13 +99,15 @@ fn is_width_known(view: &View) -> bool {
     of_link || of_gpu()
 }
 
-/// Whether a source states how many NVLinks, or links of AMD's, GPUs have.
+/// Whether a source states how many NVLinks, or links of AMD's, GPUs have. A matrix of path classes is no such source: what it
+/// shows of links is topology.
 fn are_nvlinks_known(view: &View) -> bool {
     let fabric = view.fabric();
     let stated = |link: &&Link| matches!(link.kind, LinkKind::Gpu(_)) && !link.assumed;
     let listed =
         || view.facts(|fact| matches!(fact, Fact::Nvlink(ports) if !ports.is_empty()).then_some(())).next().is_some();
-    view.is_captured() && (fabric.links().iter().any(|link| stated(&link)) || listed())
+    let only_classes = || view.machine.evidence.iter().all(|e| matches!(e.fact, Fact::Classes(_)));
+    view.is_captured() && (listed() || !only_classes() && fabric.links().iter().any(|link| stated(&link)))
 }
 
 /// Whether an expectation exists for anything that was measured.
