@@ -6,7 +6,7 @@ use std::path::Path;
 use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
-use peerlane::check::rule_ids;
+use peerlane::check::{Scope, rule_ids};
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
@@ -68,9 +68,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             let coverage = loaded.coverage.clone();
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
-        CheckFormat::Junit => {
-            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.judgement.fail_on).as_bytes())?
-        }
+        CheckFormat::Junit => out.write_all(
+            junit::document(&checks, &rule_ids(Scope::Machine).collect::<Vec<_>>(), args.judgement.fail_on).as_bytes(),
+        )?,
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
                 let text = markdown::machine(case, comparison, checked);

@@ -38,18 +38,18 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
     for o in fleet.outliers.iter().chain(&fleet.network) {
         let cells = [
             words(&o.machine),
-            words(&join(&o.subjects, " ")),
-            words(&o.rule),
-            words(severity(o.severity)),
+            words(&join(&o.finding.subjects, " ")),
+            words(&o.finding.rule),
+            words(severity(o.finding.severity)),
             words(o.action.id()),
             o.loss.to_string(),
-            number(o.measured),
-            number(o.expected),
-            number(o.peers),
-            number(o.before),
-            words(o.unit.map_or("", |unit| unit.name())),
+            number(o.worst.map(|worst| worst.measured)),
+            number(o.worst.and_then(|worst| worst.expected)),
+            number(o.worst.and_then(|worst| worst.peers)),
+            number(o.worst.and_then(|worst| worst.before)),
+            words(o.worst.map_or("", |worst| worst.unit.name())),
             o.repeats.to_string(),
-            words(&o.summary),
+            words(&o.finding.summary),
             words(&o.why),
             words(&o.file),
         ];
@@ -63,8 +63,9 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
 pub(crate) fn junit(fleet: &Fleet, fail_on: FailOn) -> String {
     let outliers = by_machine(fleet);
     let none = Vec::new();
-    let fails =
-        |machine: &str| outliers.get(machine).unwrap_or(&none).iter().any(|outlier| fail_on.reaches(outlier.severity));
+    let fails = |machine: &str| {
+        outliers.get(machine).unwrap_or(&none).iter().any(|outlier| fail_on.reaches(outlier.finding.severity))
+    };
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane fleet\">\n");
     for (at, kind) in fleet.kinds.iter().enumerate() {
         let members: Vec<&str> =
@@ -85,15 +86,15 @@ pub(crate) fn junit(fleet: &Fleet, fail_on: FailOn) -> String {
                     "{}: {} {} [{}]: {}; {}",
                     o.action,
                     o.machine,
-                    join(&o.subjects, ", "),
-                    o.rule,
-                    o.summary,
+                    join(&o.finding.subjects, ", "),
+                    o.finding.rule,
+                    o.finding.summary,
                     o.why
                 ))
             });
             let body = lines.collect::<Vec<_>>().join("\n");
             let _ = if fails(machine) {
-                let (kind, message) = (severity(worst.severity), escape(&worst.summary));
+                let (kind, message) = (severity(worst.finding.severity), escape(&worst.finding.summary));
                 writeln!(
                     text,
                     "{case}>\n      <failure type=\"{kind}\" message=\"{message}\">{body}</failure>\n    </testcase>"
@@ -116,16 +117,25 @@ fn between(text: &mut String, fleet: &Fleet, fail_on: FailOn) {
     if of_records.is_empty() {
         return;
     }
-    let fails = |found: &[&Outlier]| found.iter().any(|found| fail_on.reaches(found.severity));
+    let fails = |found: &[&Outlier]| found.iter().any(|found| fail_on.reaches(found.finding.severity));
     let failures = of_records.values().filter(|found| fails(found)).count();
     let tests = of_records.len();
     let _ = writeln!(text, "  <testsuite name=\"between machines\" tests=\"{tests}\" failures=\"{failures}\">");
     for (record, found) in of_records {
-        let line =
-            |o: &&Outlier| escape(&format!("{} [{}]: {}; {}", join(&o.subjects, ", "), o.rule, o.summary, o.why));
+        let line = |o: &&Outlier| {
+            escape(&format!(
+                "{} [{}]: {}; {}",
+                join(&o.finding.subjects, ", "),
+                o.finding.rule,
+                o.finding.summary,
+                o.why
+            ))
+        };
         let body = found.iter().map(line).collect::<Vec<_>>().join("\n");
         let _ = writeln!(text, "    <testcase classname=\"between machines\" name=\"{}\">", escape(record));
-        let worst = found.first().map_or((Severity::Info, ""), |worst| (worst.severity, worst.summary.as_str()));
+        let worst = found
+            .first()
+            .map_or((Severity::Info, ""), |worst| (worst.finding.severity, worst.finding.summary.as_str()));
         let _ = match fails(&found) {
             true => writeln!(
                 text,
@@ -169,13 +179,13 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
         "1 for each machine, with the action that its outliers call for.",
         machines.collect(),
     );
-    let named: Vec<(String, &Outlier)> = fleet.outliers.iter().map(|o| (join(&o.subjects, " "), o)).collect();
+    let named: Vec<(String, &Outlier)> = fleet.outliers.iter().map(|o| (join(&o.finding.subjects, " "), o)).collect();
     let outliers = named.iter().map(|(subjects, o)| {
         let labels = vec![
             ("machine", o.machine.as_str()),
             ("subjects", subjects.as_str()),
-            ("rule", o.rule.as_str()),
-            ("severity", severity(o.severity)),
+            ("rule", o.finding.rule.as_str()),
+            ("severity", severity(o.finding.severity)),
             ("action", o.action.id()),
         ];
         (labels, o.loss)
@@ -185,13 +195,13 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
         "Share of the usual rate that an outlier loses, or adds to the usual time; 0 where it has no number.",
         outliers.collect(),
     );
-    let named: Vec<(String, &Outlier)> = fleet.network.iter().map(|o| (join(&o.subjects, " "), o)).collect();
+    let named: Vec<(String, &Outlier)> = fleet.network.iter().map(|o| (join(&o.finding.subjects, " "), o)).collect();
     let network = named.iter().map(|(subjects, o)| {
         let labels = vec![
             ("record", o.machine.as_str()),
             ("subjects", subjects.as_str()),
-            ("rule", o.rule.as_str()),
-            ("severity", severity(o.severity)),
+            ("rule", o.finding.rule.as_str()),
+            ("severity", severity(o.finding.severity)),
         ];
         (labels, o.loss)
     });
@@ -244,14 +254,14 @@ pub(crate) fn markdown(fleet: &Fleet) -> String {
         let _ = writeln!(
             text,
             "\n* **{}** {} {}: {} ({}, {})\n  * {}\n  * fix: {}",
-            severity(o.severity),
+            severity(o.finding.severity),
             inline(&o.machine),
-            inline(&join(&o.subjects, ", ")),
-            inline(&o.summary),
-            inline(&o.rule),
+            inline(&join(&o.finding.subjects, ", ")),
+            inline(&o.finding.summary),
+            inline(&o.finding.rule),
             o.action,
             inline(&o.why),
-            inline(&o.fix)
+            inline(&o.finding.fix)
         );
     }
     for unread in &fleet.unread {

@@ -79,7 +79,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::{Certainty, FindingKind, Verdict, rule_ids};
+    use peerlane::check::{Certainty, FindingKind, Scope, Verdict, rule_ids};
     use peerlane::subject::Subject;
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
             thresholds: Vec::new(),
             comparison: None,
         }];
-        let ids: Vec<&str> = rule_ids().collect();
+        let ids: Vec<&str> = rule_ids(Scope::Machine).collect();
         let text = document(&checks, &ids, FailOn::Error);
         let rules = ids.len();
         assert!(

@@ -1,6 +1,5 @@
 //! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
 
-use super::Rule;
 use super::settings;
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
@@ -13,12 +12,13 @@ pub(crate) struct Raised {
     pub(super) loss: f64,
     /// The pairs that show it, either end first, where they are not the subjects.
     pub(super) pairs: Vec<(String, String)>,
+    /// What a finding that explains it says of it.
+    pub(super) mention: String,
 }
 
-impl Rule {
-    /// A finding of this rule, without texts and about the machine as a whole.
-    pub(super) fn raise(&self, kind: FindingKind, severity: Severity, certainty: Certainty) -> Raised {
-        Raised::new(self.id, kind, severity, certainty)
+impl From<Finding> for Raised {
+    fn from(finding: Finding) -> Self {
+        Raised { finding, loss: 0.0, pairs: Vec::new(), mention: String::new() }
     }
 }
 
@@ -39,7 +39,7 @@ impl Raised {
             confirm: String::new(),
             cost: None,
         };
-        Raised { finding, loss: 0.0, pairs: Vec::new() }
+        finding.into()
     }
 
     /// What is wrong, where, and how much: one sentence.

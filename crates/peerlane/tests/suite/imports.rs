@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 9] = [
     (
         "peerlane-machine",
-        "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
+        "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
@@ -17,7 +17,7 @@ const ORDER: [(&str, &str); 9] = [
         "peerlane-design",
         "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
     ),
-    ("peerlane-judge", "thresholds finding check nodes action fleet gate selftest accuracy"),
+    ("peerlane-judge", "thresholds finding action joined check nodes fleet gate selftest accuracy"),
     ("peerlane", "export"),
     (
         "peerlane-net",

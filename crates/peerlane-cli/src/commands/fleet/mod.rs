@@ -125,7 +125,10 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
-    let fails =
-        fleet.outliers.iter().chain(&fleet.network).any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
+    let fails = fleet
+        .outliers
+        .iter()
+        .chain(&fleet.network)
+        .any(|outlier| args.judgement.fail_on.reaches(outlier.finding.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }

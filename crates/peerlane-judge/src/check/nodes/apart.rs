@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::Joined;
 use super::words::{FEW, host, listed, quantity};
-use crate::check::gpu_nic_apart::{Nearby, nearby};
+use super::{View, raised};
+use crate::check::gpu_nic_apart::{Nearby, RULE, nearby};
 use crate::check::raised::Raised;
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::joined::Joined;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_machine::fabric::PathClass;
@@ -43,16 +44,21 @@ struct Differs<'a> {
     near: &'a [String],
 }
 
+/// What the rule on NICs far from GPUs finds between nodes.
+pub(in crate::check) fn apart(view: &View) -> Vec<Raised> {
+    raised(view.apart.findings.iter().cloned())
+}
+
 /// Compares the nodes that have the same GPUs; silent on those that are not known.
-pub(super) fn apart(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
+pub(super) fn of(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
     // nodes of a simulated cluster share a machine
     let mut known: HashMap<*const Machine, Option<Nearby>> = HashMap::new();
     for machine in machines.iter().flatten() {
         known.entry(Arc::as_ptr(machine)).or_insert_with(|| nearby(machine));
     }
-    let of = |node: usize| known.get(&Arc::as_ptr(machines.get(node)?.as_ref()?))?.as_ref();
+    let nearby_of = |node: usize| known.get(&Arc::as_ptr(machines.get(node)?.as_ref()?))?.as_ref();
     let mut kinds: BTreeMap<Vec<&str>, Vec<(usize, &Nearby)>> = BTreeMap::new();
-    for (node, own) in (0..run.nodes.len()).filter_map(|node| Some((node, of(node)?))) {
+    for (node, own) in (0..run.nodes.len()).filter_map(|node| Some((node, nearby_of(node)?))) {
         let gpus = own.gpus.iter().map(|(name, _)| name.as_str()).collect();
         kinds.entry(gpus).or_default().push((node, own));
     }
@@ -141,7 +147,7 @@ fn fault(
         _ => Severity::Warning,
     };
     let certainty = if of.own.guest { Certainty::Possible } else { Certainty::Likely };
-    let raised = Raised::new("gpu-nic-apart", FindingKind::Fault, severity, certainty);
+    let raised = RULE.raise(FindingKind::Fault, severity, certainty);
     let other = host(run, of.other);
     let (summary, fix) = match of.stray {
         Some((nic, class)) => (

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::action::Action::{Isolate, Monitor};
 use crate::check::raised::Raised;
+use crate::check::rule::{Look, Rule};
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
@@ -14,6 +15,7 @@ use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::NodesRun;
 
 use super::words::{FEW, host, listed};
+use super::{View, raised};
 
 /// A path with less than this of what others have is another path, not another payload size.
 const NARROW: f64 = 0.93;
@@ -29,8 +31,12 @@ struct Known {
     port: Option<Rate>,
 }
 
+pub(in crate::check) const NARROW_NIC: Rule =
+    Rule::new("narrow-nic", Look::Nodes(narrow)).actions(Isolate, Monitor).explains(&["slow-all-reduce"]);
+
 /// Narrow paths, NIC by NIC of the same name on all nodes.
-pub(super) fn narrow(run: &NodesRun, ends: &Ends) -> Vec<Finding> {
+fn narrow(view: &View) -> Vec<Raised> {
+    let View { run, ends, .. } = view;
     let mut all: BTreeMap<&str, Vec<Known>> = BTreeMap::new();
     for (node, of) in run.nodes.iter().enumerate() {
         for nic in &of.nics {
@@ -39,7 +45,7 @@ pub(super) fn narrow(run: &NodesRun, ends: &Ends) -> Vec<Finding> {
             all.entry(&nic.name).or_default().push(Known { node, rate: *rate, why: why.clone(), port: nic.rate });
         }
     }
-    all.into_iter().flat_map(|(nic, known)| of_name(run, nic, &known)).collect()
+    all.into_iter().flat_map(|(nic, known)| raised(of_name(run, nic, &known))).collect()
 }
 
 fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
@@ -56,7 +62,7 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
         let (rate, usual) = (of.rate.bytes_per_second(), wanted(of));
         let left = rate / usual;
         let severity = if left < ERROR { Severity::Error } else { Severity::Warning };
-        let raised = Raised::new("narrow-nic", FindingKind::Fault, severity, Certainty::Likely);
+        let raised = NARROW_NIC.raise(FindingKind::Fault, severity, Certainty::Likely);
         let summary =
             format!("{name}: its path to host memory carries {:.0} % of that of others: {}", 100.0 * left, of.why);
         found.push(Finding {
@@ -78,7 +84,7 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
     let below: Vec<&Known> = known.iter().filter(below).collect();
     if let Some(Known { rate, why, port: Some(port), .. }) = below.first() {
         let names: Vec<String> = below.iter().map(|of| format!("{}/{nic}", host(run, of.node))).collect();
-        let raised = Raised::new("narrow-nic", FindingKind::Design, Severity::Info, Certainty::Likely);
+        let raised = NARROW_NIC.raise(FindingKind::Design, Severity::Info, Certainty::Likely);
         let summary =
             format!("paths to host memory carry {rate}, and the ports of {} {port}: {why}", listed(&names, FEW));
         found.push(Finding {

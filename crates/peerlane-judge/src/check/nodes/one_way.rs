@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::beside::Beside;
-use super::slow::{Key, beside_gpu};
+use super::slow::{Key, SLOW_BETWEEN_NODES, beside_gpu};
 use super::words::{end, quantity, transport};
-use super::{Joined, OFF};
-use crate::check::raised::Raised;
+use crate::check::nic_gpu_slow;
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::joined::{Beside, Joined, OFF};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
@@ -44,7 +43,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
         let (from, to) = (end(run, &step.from), end(run, &step.to));
         let left = value / usual;
         let severity = if left < ERROR { Severity::Error } else { Severity::Warning };
-        let raised = Raised::new("slow-between-nodes", FindingKind::Fault, severity, Certainty::Likely);
+        let raised = SLOW_BETWEEN_NODES.raise(FindingKind::Fault, severity, Certainty::Likely);
         let summary = format!(
             "one way, from {from} to {to}, {:.0} % of the rate of the other direction is left",
             (100.0 * left).max(1.0)
@@ -67,7 +66,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             let (fix, confirm) =
                 beside_gpu(run, &Key::Pair(step.from.node.min(step.to.node), step.from.node.max(step.to.node)));
             let summary = format!("{} with GPU memory", finding.summary);
-            Finding { rule: "nic-gpu-slow".to_owned(), summary, fix, confirm, ..finding }
+            Finding { rule: nic_gpu_slow::RULE.id.to_owned(), summary, fix, confirm, ..finding }
         } else {
             finding
         };
