@@ -6,12 +6,9 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{PciRole, PciTree};
 
-pub(super) const RULE: Rule = Rule::new("acs-redirect", Many(run)).actions(Isolate, Monitor).explains(&[
-    "half-duplex",
-    "p2p-slower-than-staged",
-    "uneven-path-class",
-    "slow-path",
-]);
+pub(super) const RULE: Rule = Rule::new("acs-redirect", Many(run))
+    .actions(Isolate, Monitor)
+    .explains("half-duplex p2p-slower-than-staged uneven-path-class slow-path");
 
 /// What to do about ports that redirect.
 const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again \

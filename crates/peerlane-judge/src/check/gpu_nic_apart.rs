@@ -14,7 +14,7 @@ use peerlane_read::catalogue::Parts;
 
 pub(super) const RULE: Rule = Rule::new("gpu-nic-apart", Many(run))
     .actions(Isolate, Monitor)
-    .explains(&["slow-all-reduce"])
+    .explains("slow-all-reduce")
     .and_nodes(nodes::apart::apart);
 
 /// So many GPUs that are all SYS to each other share sockets, whatever the labels say.

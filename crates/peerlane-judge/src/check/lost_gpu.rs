@@ -3,14 +3,9 @@
 use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
-pub(super) const RULE: Rule = Rule::new("lost-gpu", One(run)).actions(Isolate, Isolate).explains(&[
-    "hung-transfer",
-    "p2p-slower-than-staged",
-    "asymmetric-cell",
-    "uneven-path-class",
-    "slow-path",
-    "contended-slow",
-]);
+pub(super) const RULE: Rule = Rule::new("lost-gpu", One(run))
+    .actions(Isolate, Isolate)
+    .explains("hung-transfer p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Steps that must have failed, and none succeeded after the first.
 const FEWEST: usize = 3;

@@ -9,7 +9,7 @@ use peerlane_measure::run::{FlagKind, NO_GPU_MEMORY};
 
 pub(super) const RULE: Rule = Rule::new("nic-gpu-refused", One(run))
     .actions(Isolate, Monitor)
-    .explains(&["missing-peer-module", "slow-all-reduce"])
+    .explains("missing-peer-module slow-all-reduce")
     .and_nodes(nodes::gpu_memory::refused);
 
 fn run(view: &View) -> Option<Raised> {

@@ -7,7 +7,7 @@ use super::prelude::*;
 
 pub(super) const RULE: Rule = Rule::new("nic-gpu-slow", Many(run))
     .actions(Isolate, Monitor)
-    .explains(&["slow-all-reduce"])
+    .explains("slow-all-reduce")
     .and_nodes(nodes::gpu_memory::slow_with_gpus);
 
 /// Pairs of a class whose median says what is usual.

@@ -8,13 +8,9 @@ use peerlane_machine::fabric::Interconnect;
 use peerlane_machine::fact::NvlinkPort;
 use peerlane_read::catalogue::Part;
 
-pub(super) const RULE: Rule = Rule::new("nvlink-lanes-down", Many(run)).actions(Isolate, Isolate).explains(&[
-    "p2p-slower-than-staged",
-    "asymmetric-cell",
-    "uneven-path-class",
-    "slow-path",
-    "contended-slow",
-]);
+pub(super) const RULE: Rule = Rule::new("nvlink-lanes-down", Many(run))
+    .actions(Isolate, Isolate)
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// So many other GPUs must be joined all to all for one without NVLink to be a fault: three GPUs may be a
 /// bridged pair and a third.

@@ -7,7 +7,7 @@ use peerlane_machine::matrix::Operation;
 use std::collections::HashMap;
 
 pub(super) const RULE: Rule =
-    Rule::new("p2p-slower-than-staged", Many(run)).actions(Isolate, Isolate).explains(&["asymmetric-cell"]);
+    Rule::new("p2p-slower-than-staged", Many(run)).actions(Isolate, Isolate).explains("asymmetric-cell");
 
 /// With P2P on, less than this share of the staged rate is slower and not noise.
 const SLOWER: f64 = 0.95;

@@ -2,13 +2,9 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule::new("peer-timeouts", One(run)).actions(Isolate, Isolate).explains(&[
-    "p2p-slower-than-staged",
-    "asymmetric-cell",
-    "uneven-path-class",
-    "slow-path",
-    "unexplained-value",
-]);
+pub(super) const RULE: Rule = Rule::new("peer-timeouts", One(run))
+    .actions(Isolate, Isolate)
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path unexplained-value");
 
 /// µs that no path of a machine takes for a small message: accesses across sockets take a few, staged copies a few tens.
 const TIMEOUT: f64 = 1000.0;

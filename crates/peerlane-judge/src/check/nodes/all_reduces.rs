@@ -1,13 +1,6 @@
 //! All-reduces whose rate drops where a node joins.
 
-use super::View;
-use super::words::{FEW, host, listed, quantity};
-use crate::action::Action::{Isolate, Monitor};
-use crate::check::raised::Raised;
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_measure::nodes::{Cell, Drop, drops};
 
 /// What is left below this is an error.

@@ -3,19 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::words::{FEW, host, listed, quantity};
-use super::{View, raised};
+use super::prelude::*;
 use crate::check::gpu_nic_apart::{Nearby, RULE, nearby};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::Joined;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
-use peerlane_machine::fabric::PathClass;
 use peerlane_machine::machine::Machine;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 use peerlane_model::model::Model;

@@ -2,16 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::prelude::*;
 use super::slow::{LOOK_BESIDE_GPU, SLOW_BETWEEN_NODES, SLOW_NODE};
-use super::words::{FEW, end, host, listed, quantity};
 use crate::check::nic_gpu_slow;
-use crate::check::rule::Rule;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::{Joined, OFF};
 use peerlane_machine::blame::nearly_all;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 
 /// Below this share of what ports and links carry a rate is slow: as with NICs of one machine.

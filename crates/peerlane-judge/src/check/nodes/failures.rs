@@ -2,15 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::{FEW, end, host, listed};
-use super::{View, raised};
-use crate::action::Action::{Isolate, Monitor};
+use super::prelude::*;
 use crate::check::corrupt_data;
-use crate::check::raised::Raised;
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::blame::{Observation, explain};
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
 

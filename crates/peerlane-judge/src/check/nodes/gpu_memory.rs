@@ -2,17 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::{FEW, end, host, listed, quantity};
-use super::{View, everywhere, raised};
+use super::everywhere;
+use super::prelude::*;
 use crate::check::nic_gpu_refused::{self, CONFIRM, EXPECTED, fix};
 use crate::check::nic_gpu_slow;
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::{Joined, OFF};
 use peerlane_design::measured_cluster::Ends;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, NodesRun, Probe, Transport};
 
 /// Below this share of the staged rate a direct one is slower, and not by noise.

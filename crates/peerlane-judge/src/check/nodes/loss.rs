@@ -6,14 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::View;
-use super::words::{host, listed};
-use crate::action::Action::{Isolate, Monitor};
-use crate::check::raised::Raised;
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
+use super::prelude::*;
 use peerlane_machine::counter::ErrorCounter;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
 
 /// Errors that are chance, as of one machine (`errors-under-load`).
@@ -29,7 +23,7 @@ const NAMES: usize = 3;
 type Counts = BTreeMap<ErrorCounter, u64>;
 
 pub(in crate::check) const PACKET_LOSS: Rule =
-    Rule::new("packet-loss", Look::Nodes(packet_loss)).actions(Isolate, Monitor).explains(&["slow-all-reduce"]);
+    Rule::new("packet-loss", Look::Nodes(packet_loss)).actions(Isolate, Monitor).explains("slow-all-reduce");
 
 /// What ports counted, as a finding on the same part mentions it.
 fn packet_loss(view: &View) -> Vec<Raised> {

@@ -11,6 +11,7 @@ pub(super) mod gpu_memory;
 pub(super) mod loss;
 pub(super) mod narrow;
 mod one_way;
+mod prelude;
 pub(super) mod same_pairs;
 pub(super) mod settings;
 pub(super) mod slow;

@@ -4,18 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::action::Action::{Isolate, Monitor};
-use crate::check::raised::Raised;
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::NodesRun;
-
-use super::words::{FEW, host, listed};
-use super::{View, raised};
 
 /// A path with less than this of what others have is another path, not another payload size.
 const NARROW: f64 = 0.93;
@@ -32,7 +23,7 @@ struct Known {
 }
 
 pub(in crate::check) const NARROW_NIC: Rule =
-    Rule::new("narrow-nic", Look::Nodes(narrow)).actions(Isolate, Monitor).explains(&["slow-all-reduce"]);
+    Rule::new("narrow-nic", Look::Nodes(narrow)).actions(Isolate, Monitor).explains("slow-all-reduce");
 
 /// Narrow paths, NIC by NIC of the same name on all nodes.
 fn narrow(view: &View) -> Vec<Raised> {

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::prelude::*;
 use super::slow::{Key, SLOW_BETWEEN_NODES, beside_gpu};
-use super::words::{end, quantity, transport};
+use super::words::transport;
 use crate::check::nic_gpu_slow;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::{Beside, Joined, OFF};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
 
 /// A direction with less of the other one's rate, certain by both intervals, is slow.

@@ -5,23 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::raised;
-use super::words::{FEW, end, host, listed, quantity};
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::Joined;
+use super::prelude::*;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, Nic, NodesRun, Probe, Step, Transport};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 
 pub(in crate::check) const NCCL_BELOW_VERBS: Rule =
-    Rule::new("nccl-below-verbs", Look::Nodes(|view| raised(view.below.clone()))).explains(&["slow-all-reduce"]);
+    Rule::new("nccl-below-verbs", Look::Nodes(|view| raised(view.below.clone()))).explains("slow-all-reduce");
 
 /// Less than this of what verbs reach between the same nodes, or of what paths between GPU and NIC carry, is not the network's:
 /// GPUDirect RDMA is off, or NCCL is elsewhere.

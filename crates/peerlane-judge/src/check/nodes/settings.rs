@@ -3,12 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::raised;
-use super::words::{FEW, host, listed};
-use crate::action::Action::{Isolate, Monitor};
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_measure::nodes::{Gid, Nic, NodesRun};
 
 pub(in crate::check) const RDMA_MTU: Rule = Rule::new("rdma-mtu", Look::Nodes(|view| raised(mtu(view.run))));

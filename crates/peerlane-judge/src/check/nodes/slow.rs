@@ -2,36 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::{host, quantity, transport};
-use super::{View, everywhere, raised};
-use crate::action::Action::{Isolate, Monitor};
+use super::everywhere;
+use super::prelude::*;
+use super::words::transport;
 use crate::check::nic_gpu_slow;
-use crate::check::raised::Raised;
-use crate::check::rule::{Look, Rule};
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use crate::joined::{Beside, Joined, with_earlier};
+use crate::joined::with_earlier;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::Prediction;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
 
 pub(in crate::check) const SLOW_NODE: Rule = Rule::new("slow-node", Look::Nodes(|view| raised(view.slow("slow-node"))))
     .actions(Isolate, Monitor)
-    .explains(&["packet-loss", "slow-all-reduce"]);
+    .explains("packet-loss slow-all-reduce");
 
 pub(in crate::check) const SLOW_NIC: Rule = Rule::new("slow-nic", Look::Nodes(|view| raised(view.slow("slow-nic"))))
     .actions(Isolate, Monitor)
-    .explains(&["packet-loss", "slow-all-reduce"]);
+    .explains("packet-loss slow-all-reduce");
 
 pub(in crate::check) const SLOW_SWITCH: Rule =
-    Rule::new("slow-switch", Look::Nodes(|view| raised(view.slow("slow-switch")))).explains(&["slow-all-reduce"]);
+    Rule::new("slow-switch", Look::Nodes(|view| raised(view.slow("slow-switch")))).explains("slow-all-reduce");
 
 pub(in crate::check) const LATE_BETWEEN_NODES: Rule =
     Rule::new("late-between-nodes", Look::Nodes(|view| raised(view.slow("late-between-nodes"))));
 
 pub(in crate::check) const SLOW_BETWEEN_NODES: Rule =
-    Rule::new("slow-between-nodes", Look::Nodes(slow_between_nodes)).explains(&["packet-loss", "slow-all-reduce"]);
+    Rule::new("slow-between-nodes", Look::Nodes(slow_between_nodes)).explains("packet-loss slow-all-reduce");
 
 /// Slow paths, and where no single one is, all of a rail.
 fn slow_between_nodes(view: &View) -> Vec<Raised> {
