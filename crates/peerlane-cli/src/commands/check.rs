@@ -7,7 +7,7 @@ use std::io::Write;
 use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
-use peerlane::check::{Settings, rule_ids};
+use peerlane::check::{Scope, Settings, rule_ids};
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::model::Assume;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
         CheckFormat::Junit => {
-            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), line).as_bytes())?
+            out.write_all(junit::document(&checks, &rule_ids(Scope::Machine).collect::<Vec<_>>(), line).as_bytes())?
         }
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {

@@ -100,7 +100,7 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| html::write_html(file, html::fleet_page(&fleet)))?;
-    let mut found = fleet.outliers.iter().chain(&fleet.network).filter_map(Outlier::contributes);
+    let mut found = fleet.outliers.iter().chain(&fleet.network).filter_map(|outlier| outlier.finding.contributes());
     let fails = found.any(|verdict| line.is_reached(verdict));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use peerlane::action::Action;
-use peerlane::check::Severity;
+use peerlane::check::{Finding, Severity};
 use peerlane::fleet::{Fleet, Kind, Outlier};
 use peerlane::subject::join;
 
@@ -31,7 +31,7 @@ pub(super) fn text(out: &mut dyn Write, fleet: &Fleet, Detail { verbose, quiet, 
     writeln!(out, "{}", paint(style::HEADING, &fit(&title(fleet), line_width())))?;
     if quiet {
         let worst = fleet.outliers.first().or(fleet.network.first());
-        let Some(Outlier { machine, action, summary, fix, .. }) = worst else { return Ok(()) };
+        let Some(Outlier { machine, action, finding: Finding { summary, fix, .. }, .. }) = worst else { return Ok(()) };
         writeln!(out, "{machine}: {action}: {summary}")?;
         return writeln!(out, "fix: {fix}");
     }
@@ -116,7 +116,8 @@ fn title(fleet: &Fleet) -> String {
 }
 
 fn one(out: &mut dyn Write, outlier: &Outlier, verbose: bool) -> io::Result<()> {
-    let Outlier { machine, subjects, rule, severity, action, summary, why, fix, repeats, file, .. } = outlier;
+    let Outlier { machine, finding, action, why, repeats, file, .. } = outlier;
+    let Finding { subjects, rule, severity, summary, fix, .. } = finding;
     let label = match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

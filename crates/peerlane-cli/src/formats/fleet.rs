@@ -30,18 +30,18 @@ pub(crate) fn csv(fleet: &Fleet) -> String {
     for o in fleet.outliers.iter().chain(&fleet.network) {
         let cells = [
             words(&o.machine),
-            words(&join(&o.subjects, " ")),
-            words(&o.rule),
-            words(o.severity.id()),
+            words(&join(&o.finding.subjects, " ")),
+            words(&o.finding.rule),
+            words(o.finding.severity.id()),
             words(o.action.id()),
             o.loss.to_string(),
-            number(o.measured),
-            number(o.expected),
-            number(o.peers),
-            number(o.before),
-            words(o.unit.map_or("", |unit| unit.name())),
+            number(o.worst.map(|worst| worst.measured)),
+            number(o.worst.and_then(|worst| worst.expected)),
+            number(o.worst.and_then(|worst| worst.peers)),
+            number(o.worst.and_then(|worst| worst.before)),
+            words(o.worst.map_or("", |worst| worst.unit.name())),
             o.repeats.to_string(),
-            words(&o.summary),
+            words(&o.finding.summary),
             words(&o.why),
             words(&o.file),
         ];
@@ -73,7 +73,7 @@ pub(crate) fn junit(fleet: &Fleet, line: Line) -> String {
 /// Machines, or records, each with what is found, the worst first.
 fn suite(text: &mut String, name: &str, cases: &[(&str, Vec<&Outlier>)], line: Line) {
     let result = |found: &[&Outlier]| {
-        let worst = found.iter().filter_map(|outlier| outlier.contributes()).max();
+        let worst = found.iter().filter_map(|outlier| outlier.finding.contributes()).max();
         worst.map_or(TestResult::Passed, |verdict: Verdict| line.result(verdict))
     };
     let count = |wanted| cases.iter().filter(|(_, found)| result(found) == wanted).count();
@@ -89,12 +89,15 @@ fn suite(text: &mut String, name: &str, cases: &[(&str, Vec<&Outlier>)], line: L
             continue;
         };
         let of = |o: &&Outlier| {
-            let place = join(&o.subjects, ", ");
-            escape(&format!("{}: {} {place} [{}]: {}; {}", o.action, o.machine, o.rule, o.summary, o.why))
+            let place = join(&o.finding.subjects, ", ");
+            escape(&format!(
+                "{}: {} {place} [{}]: {}; {}",
+                o.action, o.machine, o.finding.rule, o.finding.summary, o.why
+            ))
         };
         let _ = writeln!(text, "{case}>");
         let body = found.iter().map(of).collect::<Vec<_>>().join("\n");
-        write_result(text, result(found), worst.severity.id(), &worst.summary, &body);
+        write_result(text, result(found), worst.finding.severity.id(), &worst.finding.summary, &body);
         text.push_str("    </testcase>\n");
     }
     text.push_str("  </testsuite>\n");
@@ -129,13 +132,13 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
         "1 for each machine, with the action that its outliers call for.",
         machines.collect(),
     );
-    let named: Vec<(String, &Outlier)> = fleet.outliers.iter().map(|o| (join(&o.subjects, " "), o)).collect();
+    let named: Vec<(String, &Outlier)> = fleet.outliers.iter().map(|o| (join(&o.finding.subjects, " "), o)).collect();
     let outliers = named.iter().map(|(subjects, o)| {
         let labels = vec![
             ("machine", o.machine.as_str()),
             ("subjects", subjects.as_str()),
-            ("rule", o.rule.as_str()),
-            ("severity", o.severity.id()),
+            ("rule", o.finding.rule.as_str()),
+            ("severity", o.finding.severity.id()),
             ("action", o.action.id()),
         ];
         (labels, o.loss)
@@ -145,13 +148,13 @@ pub(crate) fn prometheus(fleet: &Fleet) -> String {
         "Share of the usual rate that an outlier loses, or adds to the usual time; 0 where it has no number.",
         outliers.collect(),
     );
-    let named: Vec<(String, &Outlier)> = fleet.network.iter().map(|o| (join(&o.subjects, " "), o)).collect();
+    let named: Vec<(String, &Outlier)> = fleet.network.iter().map(|o| (join(&o.finding.subjects, " "), o)).collect();
     let network = named.iter().map(|(subjects, o)| {
         let labels = vec![
             ("record", o.machine.as_str()),
             ("subjects", subjects.as_str()),
-            ("rule", o.rule.as_str()),
-            ("severity", o.severity.id()),
+            ("rule", o.finding.rule.as_str()),
+            ("severity", o.finding.severity.id()),
         ];
         (labels, o.loss)
     });
@@ -204,14 +207,14 @@ pub(crate) fn markdown(fleet: &Fleet) -> String {
         let _ = writeln!(
             text,
             "\n* **{}** {} {}: {} ({}, {})\n  * {}\n  * fix: {}",
-            o.severity.id(),
+            o.finding.severity.id(),
             inline(&o.machine),
-            inline(&join(&o.subjects, ", ")),
-            inline(&o.summary),
-            inline(&o.rule),
+            inline(&join(&o.finding.subjects, ", ")),
+            inline(&o.finding.summary),
+            inline(&o.finding.rule),
             o.action,
             inline(&o.why),
-            inline(&o.fix)
+            inline(&o.finding.fix)
         );
     }
     for unread in &fleet.unread {

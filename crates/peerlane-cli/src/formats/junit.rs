@@ -100,7 +100,7 @@ pub(super) fn write_result(text: &mut String, result: TestResult, severity: &str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::{Certainty, FindingKind, Severity, rule_ids};
+    use peerlane::check::{Certainty, FindingKind, Scope, Severity, rule_ids};
     use peerlane::subject::Subject;
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
             thresholds: Vec::new(),
             comparison: None,
         }];
-        let ids: Vec<&str> = rule_ids().collect();
+        let ids: Vec<&str> = rule_ids(Scope::Machine).collect();
         let text = document(&checks, &ids, Line::Fault);
         let rules = ids.len();
         assert!(

@@ -1,11 +1,12 @@
 //! Pairs that corrupt data, and programs that report corrupted data in a whole test.
 
 use super::from_run::{Tally, tally};
+use super::nodes;
 use super::prelude::*;
 use peerlane_machine::curve::Curve;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "corrupt-data", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("corrupt-data", Many(run)).and_nodes(nodes::failures::corrupt);
 
 /// What to do until it is fixed, and where the cause may be.
 fn fix(between: &str, more: &str) -> String {

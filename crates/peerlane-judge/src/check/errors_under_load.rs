@@ -7,7 +7,7 @@ use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::names::natural;
 use peerlane_measure::run::{Counted, Run};
 
-pub(super) const RULE: Rule = Rule { id: "errors-under-load", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("errors-under-load", Many(run));
 
 /// Errors in a run that are chance: one bit in 10¹² may be wrong (PCI Express Base Specification; InfiniBand has the same),
 /// and a run moves some 10¹³. NVIDIA's DCGM fails an NVLink at its first replay; its links are no better by specification.

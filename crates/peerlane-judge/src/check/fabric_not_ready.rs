@@ -3,7 +3,7 @@
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("fabric-not-ready", Many(run));
 
 /// States of `nvidia-smi -q`'s "Fabric" section that are fine: ready, or no fabric to initialize.
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];

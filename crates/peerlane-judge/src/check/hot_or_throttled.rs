@@ -7,7 +7,8 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{GpuFacts, SensorReading};
 
-pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("hot-or-throttled", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Power this much above its limit is not boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;

@@ -11,7 +11,7 @@ use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind};
 use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning};
 
-pub(super) const RULE: Rule = Rule { id: "kernel-errors", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("kernel-errors", Many(run));
 
 /// Corrected errors up to this many are chance: one bit in 10¹² may be wrong (PCI Express Base Specification).
 const FEW: u32 = 16;

@@ -4,7 +4,8 @@ use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "lost-gpu", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("lost-gpu", Many(run))
+    .explains("hung-transfer p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Steps that must have failed, and none succeeded after the first.
 const FEWEST: usize = 3;

@@ -3,7 +3,7 @@
 use super::gpu_setting::{Gpus, gpus_with};
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "memory-rows", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("memory-rows", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     let failed = gpus_with(view, |gpu| gpu.remap_failed.filter(|yes| *yes));

@@ -3,7 +3,7 @@
 use super::nccl;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-multicast", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-multicast", Many(run));
 
 /// CUDA's words for error 800.
 const NOT_PERMITTED: &str = "operation not permitted";

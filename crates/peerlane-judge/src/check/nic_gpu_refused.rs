@@ -1,12 +1,15 @@
 //! GPU memory that NICs do not take, neither as a dmabuf nor by nvidia-peermem: no GPUDirect RDMA.
 
 use super::missing_peer_module::PEER_MODULES;
+use super::nodes;
 use super::prelude::*;
 use peerlane_machine::transfer::Via;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{FlagKind, NO_GPU_MEMORY};
 
-pub(super) const RULE: Rule = Rule { id: "nic-gpu-refused", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("nic-gpu-refused", One(run))
+    .explains("missing-peer-module slow-all-reduce")
+    .and_nodes(nodes::gpu_memory::refused);
 
 fn run(view: &View) -> Option<Raised> {
     let run = view.case.run()?;

@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "peer-timeouts", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("peer-timeouts", One(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path unexplained-value");
 
 /// µs that no path of a machine takes for a small message: accesses across sockets take a few, staged copies a few tens.
 const TIMEOUT: f64 = 1000.0;

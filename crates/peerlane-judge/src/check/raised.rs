@@ -1,6 +1,5 @@
 //! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
 
-use super::Rule;
 use super::settings;
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use crate::verdict;
@@ -14,12 +13,13 @@ pub(crate) struct Raised {
     pub(super) loss: f64,
     /// The pairs that show it, either end first, where they are not the subjects.
     pub(super) pairs: Vec<(String, String)>,
+    /// What a finding that explains it says of it.
+    pub(super) mention: String,
 }
 
-impl Rule {
-    /// A finding of this rule, without texts and about the machine as a whole.
-    pub(super) fn raise(&self, kind: FindingKind, severity: Severity, certainty: Certainty) -> Raised {
-        Raised::new(self.id, kind, severity, certainty)
+impl From<Finding> for Raised {
+    fn from(finding: Finding) -> Self {
+        Raised { finding, loss: 0.0, pairs: Vec::new(), mention: String::new() }
     }
 }
 
@@ -44,7 +44,7 @@ impl Raised {
             cost: None,
             reset: false,
         };
-        Raised { finding, loss, pairs: Vec::new() }
+        Raised { loss, ..finding.into() }
     }
 
     /// What is wrong, where, and how much: one sentence.

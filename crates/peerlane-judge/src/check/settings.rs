@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{OUTLIER, RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
+use super::{OUTLIER, RULES};
 use crate::finding::Finding;
 use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
@@ -185,7 +185,7 @@ pub enum SettingsError {
 }
 
 fn all_rules() -> Vec<&'static str> {
-    rule_ids().chain(RULES_OF_RUNS).chain(RULES_OF_NODES).collect()
+    RULES.iter().map(|rule| rule.id).collect()
 }
 
 impl Settings {
@@ -196,7 +196,7 @@ impl Settings {
             .map_err(|e| SettingsError::Format(e.to_string()))?;
         for waiver in &mut settings.waive {
             if waiver.rule == OLD_OUTLIER {
-                OUTLIER.clone_into(&mut waiver.rule);
+                OUTLIER.id.clone_into(&mut waiver.rule);
             }
             if !all_rules().contains(&waiver.rule.as_str()) {
                 return Err(SettingsError::Rule(waiver.rule.clone()));
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!((settings.slow_path.slow, settings.slow_path.staged), (0.9, 0.5));
         assert_eq!(Settings::read("").unwrap(), Settings::default());
         let old = Settings::read("[[waive]]\nrule = \"odd-one-out\"\nreason = \"\"").unwrap();
-        assert_eq!(old.waive[0].rule, OUTLIER);
+        assert_eq!(old.waive[0].rule, OUTLIER.id);
         for (wrong, says) in [
             ("[slow-path]\nslow = 1.5", "slow = 1.5 is out of its range: a share between 0 and 1"),
             ("[slow-path]\nfast = 1", "unknown field `fast`"),

@@ -14,7 +14,8 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};
 
-pub(super) const RULE: Rule = Rule { id: "slow-path", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("slow-path", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class contended-slow");
 
 /// Below this share, a pair that should go directly may be translated access by access.
 const DETOUR: f64 = 0.1;

@@ -7,7 +7,8 @@ use super::first_row_warm_up;
 use super::prelude::*;
 use super::view::sources::is_ours;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-path-class", run: Many(run) };
+pub(super) const RULE: Rule =
+    Rule::new("uneven-path-class", Many(run)).explains("p2p-slower-than-staged asymmetric-cell contended-slow");
 
 /// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;

@@ -5,7 +5,7 @@ use super::prelude::*;
 use peerlane_model::assumptions::Unexplained;
 use peerlane_model::comparison::{Measurement, Series, Standing};
 
-pub(super) const RULE: Rule = Rule { id: "unexplained-value", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("unexplained-value", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     let Some(fit) = &view.fit else { return Vec::new() };

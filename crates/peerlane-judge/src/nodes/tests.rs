@@ -2,7 +2,7 @@ mod gpu_memory;
 
 use super::*;
 use crate::finding::{Certainty, FindingKind, Severity};
-use peerlane_design::cluster::{embedded, read_cluster};
+use peerlane_design::cluster::{Cluster, embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
 use peerlane_machine::random::Random;
 use peerlane_machine::subject::Subject;

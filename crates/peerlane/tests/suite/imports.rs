@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const ORDER: [(&str, &str); 10] = [
     (
         "peerlane-machine",
-        "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
+        "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
@@ -26,7 +26,7 @@ const ORDER: [(&str, &str); 10] = [
         "peerlane-design",
         "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
     ),
-    ("peerlane-judge", "thresholds finding verdict check nodes action fleet gate selftest accuracy"),
+    ("peerlane-judge", "thresholds finding verdict action joined check nodes fleet gate selftest accuracy"),
     ("peerlane", "export"),
     (
         "peerlane-cli",

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use peerlane::check::RULES_OF_NODES;
+use peerlane::check::{Scope, rule_ids};
 use peerlane::export::json::MachineCheck;
 use peerlane::measured_cluster::Ends;
 use peerlane::nodes_check::{NodesCheck, joined, judge};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
         CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
-            let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect();
+            let rules: Vec<&str> = rule_ids(Scope::Nodes).collect();
             out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on.into()).as_bytes())?;
         }
     }

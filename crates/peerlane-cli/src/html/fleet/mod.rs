@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use peerlane::action::Action;
-use peerlane::check::Severity;
+use peerlane::check::{Finding, Severity};
 use peerlane::fleet::{Fleet, Kind, Member, Outlier};
 use peerlane::matrix::Unit;
 use peerlane::subject::join;
@@ -71,7 +71,7 @@ fn plain(fleet: &Fleet) -> String {
     let mut text =
         format!("{} among {}\n", count(fleet.outliers.len(), "outlier"), count(fleet.machines.len(), "machine"));
     let all = fleet.outliers.iter().chain(&fleet.network);
-    for Outlier { machine, subjects, action, summary, why, file, .. } in all.take(MOST_PLAIN) {
+    for Outlier { machine, finding: Finding { subjects, summary, .. }, action, why, file, .. } in all.take(MOST_PLAIN) {
         let parts = join(subjects, ", ");
         let _ = write!(text, "\n{action}  {machine}  {parts}\n    {summary}\n    {why}\n    {file}\n");
     }
@@ -341,18 +341,18 @@ impl OutlierView {
         OutlierView {
             machine,
             other: None,
-            part: join(&outlier.subjects, ", "),
-            rule: outlier.rule.clone(),
-            severity: outlier.severity,
+            part: join(&outlier.finding.subjects, ", "),
+            rule: outlier.finding.rule.clone(),
+            severity: outlier.finding.severity,
             action: outlier.action,
-            summary: outlier.summary.clone(),
+            summary: outlier.finding.summary.clone(),
             why: outlier.why.clone(),
-            fix: outlier.fix.clone(),
-            unit: outlier.unit,
-            measured: outlier.measured,
-            expected: outlier.expected,
-            peers: outlier.peers,
-            before: outlier.before,
+            fix: outlier.finding.fix.clone(),
+            unit: outlier.worst.map(|worst| worst.unit),
+            measured: outlier.worst.map(|worst| worst.measured),
+            expected: outlier.worst.and_then(|worst| worst.expected),
+            peers: outlier.worst.and_then(|worst| worst.peers),
+            before: outlier.worst.and_then(|worst| worst.before),
             repeats: outlier.repeats,
             test: outlier.test,
             file: outlier.file.clone(),

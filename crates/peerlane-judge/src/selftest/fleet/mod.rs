@@ -228,7 +228,8 @@ fn among_peers(nodes: &[Node], dictionary: &Dictionary, again: Again) -> BTreeMa
     let records = Records { nodes, baseline: &[], dictionary, settings: &settings, again: Some(again) };
     let mut accused: BTreeMap<String, Vec<Alarm>> = BTreeMap::new();
     for outlier in judge(&records, Vec::new()).outliers {
-        let alarm = Alarm { rule: outlier.rule, subjects: outlier.subjects, summary: outlier.summary };
+        let alarm =
+            Alarm { rule: outlier.finding.rule, subjects: outlier.finding.subjects, summary: outlier.finding.summary };
         accused.entry(outlier.machine).or_default().push(alarm);
     }
     accused

@@ -1,17 +1,15 @@
 //! Values between nodes that are worse than they may be, and that no finding explains.
 
 use super::Joined;
-use super::words::{FEW, end, host, listed, quantity};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use crate::check::unexplained_value;
 use peerlane_measure::nodes::{NodesRun, Probe};
 
 /// A value that is off on a path has to be so when it is measured again, and by more than neighbours on a network disturb each other.
 const LEAST: f64 = 0.8;
 
 /// One finding on all of them; the worst is named.
-pub(super) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
+pub(crate) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
     let is_named = |one: &Joined| {
         let hosts: Vec<String> = one.cell.step.nodes().map(|node| host(run, node)).collect();
         let of_host = |name: &str| {
@@ -34,7 +32,7 @@ pub(super) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) 
     let [from, to] = [&step.from, &step.to].map(|of| end(run, of));
     let paths: Vec<String> =
         all.iter().map(|one| format!("{} → {}", end(run, &one.cell.step.from), end(run, &one.cell.step.to))).collect();
-    let raised = Raised::new("unexplained-value", FindingKind::Fault, Severity::Warning, Certainty::Possible)
+    let raised = unexplained_value::RULE.raise(FindingKind::Fault, Severity::Warning, Certainty::Possible)
         .summary(format!("nothing known explains what was measured between nodes: {}", listed(&paths, FEW)))
         .expected(worst.expected.as_ref().map_or_else(String::new, |expected| quantity(late, expected.value)))
         .measured(format!("from {from} to {to}: {}", quantity(late, worst.cell.value()?)))

@@ -2,18 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::slow::LOOK_BESIDE_GPU;
-use super::words::{FEW, end, host, listed, quantity};
-use super::{Joined, OFF};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use super::slow::{LOOK_BESIDE_GPU, SLOW_BETWEEN_NODES, SLOW_NODE};
+use crate::check::nic_gpu_slow;
+use peerlane_machine::blame::nearly_all;
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
-
-/// Share of a rail's pairs that must be slow for all to be.
-const NEARLY_ALL: f64 = 0.75;
 
 /// Below this share of what ports and links carry a rate is slow: as with NICs of one machine.
 const SLOW: f64 = 0.75;
@@ -36,14 +29,14 @@ impl<'a> Rails<'a> {
         }
         all.retain(|_, pairs| {
             let slow = pairs.iter().filter(|(slow, _)| *slow).count();
-            slow > 0 && slow as f64 >= NEARLY_ALL * pairs.len() as f64
+            nearly_all(slow, pairs.len())
         });
         let of_rail = |(nic, pairs): (_, Vec<(bool, _)>)| (nic, pairs.into_iter().map(|(_, one)| one).collect());
         Rails(all.into_iter().map(of_rail).collect())
     }
 
     /// The finding on all of them; `words` are of the NICs and of the share of what is expected.
-    fn finding(&self, run: &NodesRun, rule: &str, words: impl Fn(&str, &str) -> String) -> Option<Finding> {
+    fn finding(&self, run: &NodesRun, rule: &Rule, words: impl Fn(&str, &str) -> String) -> Option<Finding> {
         let all: Vec<(f64, &Joined)> = self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
         let share = Median::of(&all.iter().map(|(share, _)| *share).collect::<Vec<_>>())?.value;
         let (_, worst) = all.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -51,7 +44,7 @@ impl<'a> Rails<'a> {
         let [from, to] = [&worst.cell.step.from, &worst.cell.step.to].map(|of| end(run, of));
         let nics: Vec<String> = self.0.keys().map(|nic| (*nic).to_owned()).collect();
         let nodes: BTreeSet<usize> = all.iter().flat_map(|(_, one)| one.cell.step.nodes()).collect();
-        let raised = Raised::new(rule, FindingKind::Fault, Severity::Warning, Certainty::Possible);
+        let raised = rule.raise(FindingKind::Fault, Severity::Warning, Certainty::Possible);
         let summary = words(&listed(&nics, FEW), &format!("{:.0} %", 100.0 * share));
         let least = expected.range.map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
         Some(Finding {
@@ -70,8 +63,8 @@ impl<'a> Rails<'a> {
     }
 }
 
-/// GPU memory below what it may reach, and of two or three nodes host memory; what other findings name is left to them.
-pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Vec<Finding> {
+/// GPU memory below what it may reach on nearly all nodes. `known` is what else is slow with GPU memory.
+pub(super) fn with_gpus(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
     let below_low = |one: &Joined| {
         let expected = one.expected.as_ref()?;
         let least = expected.range.map_or(SLOW * expected.value, |[low, _]| OFF * low);
@@ -84,32 +77,39 @@ pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -
     };
     let mut rails = Rails::of(joined, true, below_low);
     // of so few nodes one is most of the pairs
-    let is_told = known.iter().any(|finding| finding.kind == FindingKind::Fault && finding.rule == "nic-gpu-slow");
-    rails.0.retain(|_, _| run.nodes.len() > ALONE || !is_told);
-    let gpus = rails.finding(run, "nic-gpu-slow", words).map(|finding| Finding {
+    let is_known = known.iter().any(|finding| finding.kind == FindingKind::Fault);
+    rails.0.retain(|_, _| run.nodes.len() > ALONE || !is_known);
+    rails.finding(run, &nic_gpu_slow::RULE, words).map(|finding| Finding {
         fix: format!("On all nodes {LOOK_BESIDE_GPU}"),
         confirm: "on one of them: `peerlane measure --tests nic,nic-gpu`; `lspci -vvv | grep ACSCtl`".to_owned(),
         ..finding
-    });
+    })
+}
+
+/// Of two or three nodes host memory below what ports and links carry; what other findings name is left to them.
+pub(super) fn with_hosts<'f>(
+    run: &NodesRun,
+    joined: &[Joined],
+    known: impl Iterator<Item = &'f Finding>,
+) -> Option<Finding> {
     let is_slow = |one: &Joined| Some(one.share()? < SLOW);
     let mut rails = Rails::of(joined, false, is_slow);
+    let is_of_host = |finding: &&Finding| finding.kind == FindingKind::Fault && !finding.rule.starts_with("nic-gpu");
+    let known: Vec<&Finding> = known.filter(is_of_host).collect();
     let is_named = |nic: &str| {
         let ends = |subject: &Subject| subject.to_string().split('/').any(|part| part == nic);
-        let is_of_all = |finding: &Finding| ["slow-node", "slow-between-nodes"].contains(&finding.rule.as_str());
-        let is_of_host =
-            |finding: &&Finding| finding.kind == FindingKind::Fault && !finding.rule.starts_with("nic-gpu");
-        known.iter().filter(is_of_host).any(|finding| is_of_all(finding) || finding.subjects.iter().any(ends))
+        let is_of_all = |finding: &Finding| [SLOW_NODE.id, SLOW_BETWEEN_NODES.id].contains(&finding.rule.as_str());
+        known.iter().any(|finding| is_of_all(finding) || finding.subjects.iter().any(ends))
     };
     rails.0.retain(|nic, _| run.nodes.len() <= ALONE && !is_named(nic));
     let words = |nics: &str, share: &str| {
         format!("all pairs of nodes reach {share} of what ports and links should carry, by {nics}")
     };
-    let hosts = rails.finding(run, "slow-between-nodes", words).map(|finding| Finding {
+    rails.finding(run, &SLOW_BETWEEN_NODES, words).map(|finding| Finding {
         fix: "Look at what all nodes have in common: a switch or its ports at a lower speed, a rate limit (`tc qdisc`, QoS), pause \
               frames, the firmware's PCIe settings. The loopback of each NIC, which needs no network, tells it from its host."
             .to_owned(),
         confirm: "`ethtool`, `mlxlink` and `ethtool -S` on each node; counters of the switch".to_owned(),
         ..finding
-    });
-    gpus.into_iter().chain(hosts).collect()
+    })
 }

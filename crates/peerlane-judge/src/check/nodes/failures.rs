@@ -2,23 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::{FEW, end, host, listed};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use crate::check::corrupt_data;
+use peerlane_machine::blame::{Observation, explain};
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
 
-/// Share of an end's values that must fail for it to be the explanation.
-const NEARLY_ALL: f64 = 0.75;
+pub(in crate::check) const LOST_NODE: Rule = Rule::new("lost-node", Look::Nodes(|view| raised(lost(view.run))));
 
-fn finding(rule: &str, subjects: Vec<Subject>, summary: String) -> Finding {
-    let raised = Raised::new(rule, FindingKind::Fault, Severity::Error, Certainty::Certain);
+pub(in crate::check) const FAILED_BETWEEN_NODES: Rule =
+    Rule::new("failed-between-nodes", Look::Nodes(|view| raised(failed(view.run))));
+
+fn finding(rule: &Rule, subjects: Vec<Subject>, summary: String) -> Finding {
+    let raised = rule.raise(FindingKind::Fault, Severity::Error, Certainty::Certain);
     raised.summary(summary).about(subjects).finding
 }
 
 /// Nodes that no longer answered.
-pub(super) fn lost(run: &NodesRun) -> Vec<Finding> {
+pub(crate) fn lost(run: &NodesRun) -> Vec<Finding> {
     run.lost
         .iter()
         .map(|lost| {
@@ -32,15 +33,15 @@ pub(super) fn lost(run: &NodesRun) -> Vec<Finding> {
                      measure again, or take it out of the job."
                 ),
                 confirm: format!("`ping {name}`, `ssh {name} dmesg`"),
-                ..finding("lost-node", vec![Subject::Node(name.clone())], format!("{name} was lost: {}", lost.why))
+                ..finding(&LOST_NODE, vec![Subject::Node(name.clone())], format!("{name} was lost: {}", lost.why))
             }
         })
         .collect()
 }
 
 /// Data that did not arrive as it was sent.
-pub(super) fn corrupt(run: &NodesRun) -> Vec<Finding> {
-    grouped(run, &[FlagKind::Corrupt])
+pub(in crate::check) fn corrupt(view: &View) -> Vec<Raised> {
+    let found = grouped(view.run, &[FlagKind::Corrupt])
         .into_iter()
         .map(|Group { subjects, words, cells, first, .. }| Finding {
             measured: format!("{cells} steps, first: {first}"),
@@ -49,13 +50,13 @@ pub(super) fn corrupt(run: &NodesRun) -> Vec<Finding> {
                   of both hosts (`dmesg`, EDAC). Networks check what they carry, so that data mostly changes in hosts."
                 .to_owned(),
             confirm: "measure again; `dmesg | grep -i -e edac -e 'hardware error'` on both hosts".to_owned(),
-            ..finding("corrupt-data", subjects, format!("data changed on its way {words}"))
-        })
-        .collect()
+            ..finding(&corrupt_data::RULE, subjects, format!("data changed on its way {words}"))
+        });
+    raised(found)
 }
 
 /// Steps that failed although both nodes answer.
-pub(super) fn failed(run: &NodesRun) -> Vec<Finding> {
+fn failed(run: &NodesRun) -> Vec<Finding> {
     grouped(run, &[FlagKind::Failed, FlagKind::Hung, FlagKind::Implausible])
         .into_iter()
         .map(|Group { subjects, words, cells, first, gpus }| Finding {
@@ -70,7 +71,7 @@ pub(super) fn failed(run: &NodesRun) -> Vec<Finding> {
             .to_owned(),
             confirm: if gpus { "`dmesg`; `peerlane measure --tests nic-gpu` there" } else { "`rdma link`, `ibv_devinfo` on both hosts" }
                 .to_owned(),
-            ..finding("failed-between-nodes", subjects, format!("nothing could be measured {words}"))
+            ..finding(&FAILED_BETWEEN_NODES, subjects, format!("nothing could be measured {words}"))
         })
         .collect()
 }
@@ -110,43 +111,34 @@ impl<'a> At<'a> {
     }
 }
 
+/// The ends of a step, each with whether it receives: of NCCL's pairs both do.
+fn observe(cell: &Cell, bad: bool) -> Observation<(bool, At<'_>)> {
+    let is_exchange = cell.step.probe == Probe::SendReceive;
+    let received = At::all(&cell.step.to).map(|at| (true, at));
+    let sent = At::all(&cell.step.from).map(|at| (is_exchange, at));
+    Observation { parts: received.chain(sent).collect(), affected_by: Vec::new(), class: (), bad }
+}
+
 /// Steps with a flag, by the end that explains them, else by pairs; those with a lost node are left out.
 fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
     let lost: BTreeSet<usize> = run.lost.iter().map(|lost| lost.node).collect();
-    // both ends of NCCL's pairs receive
-    let is_exchange = |cell: &Cell| cell.step.probe == Probe::SendReceive;
     let flag = |cell: &Cell| -> Option<Flag> { kinds.iter().find_map(|kind| cell.flag(*kind)).cloned() };
     let alive = |cell: &&Cell| !cell.step.nodes().any(|node| lost.contains(&node));
     let across: Vec<&Cell> = run.cells.iter().filter(alive).collect();
     // nothing of a failed all-reduce tells which of its nodes it is
     let (among, across): (Vec<&Cell>, Vec<&Cell>) = across.into_iter().partition(|cell| cell.step.is_among_many());
-    let mut counts: BTreeMap<(bool, At), (usize, usize)> = BTreeMap::new();
-    for cell in &across {
-        for (receives, end) in [(true, &cell.step.to), (is_exchange(cell), &cell.step.from)] {
-            for at in At::all(end) {
-                let (all, bad) = counts.entry((receives, at)).or_default();
-                (*all, *bad) = (*all + 1, *bad + usize::from(flag(cell).is_some()));
-            }
-        }
-    }
-    let mut left: Vec<(&Cell, Flag)> = across.iter().filter_map(|cell| Some((*cell, flag(cell)?))).collect();
-    let mut ends: Vec<((bool, At), usize)> = counts
-        .into_iter()
-        .filter(|(_, (all, bad))| *bad > 1 && *bad as f64 >= NEARLY_ALL * *all as f64)
-        .map(|(role, (_, bad))| (role, bad))
-        .collect();
-    ends.sort_by_key(|(_, bad)| std::cmp::Reverse(*bad));
+    let observed: Vec<_> = across.iter().map(|cell| observe(cell, flag(cell).is_some())).collect();
+    let found = explain(&observed, |_, _| 2);
+    let failed = |places: &[usize]| -> Vec<(&Cell, Flag)> {
+        places.iter().filter_map(|at| across.get(*at)).filter_map(|cell| Some((*cell, flag(cell)?))).collect()
+    };
     let mut groups = Vec::new();
-    for ((receives, at), _) in ends {
-        let sends = |cell: &Cell| at.is(&cell.step.from) && is_exchange(cell) == receives;
-        let of = |cell: &Cell| sends(cell) || (receives && at.is(&cell.step.to));
-        let (mine, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(|(cell, _)| of(cell));
-        left = rest;
-        // all of it may be explained by what was taken before
+    for ((receives, at), places) in &found.explained {
+        let mine = failed(places);
         let Some((cell, first)) = mine.first() else { continue };
         let name = end(run, if at.is(&cell.step.to) { &cell.step.to } else { &cell.step.from });
         let memory = if at.is_gpu_beside_nic() { "GPU memory at " } else { "" };
-        let words = format!("{} {memory}{name}", if receives { "to" } else { "from" });
+        let words = format!("{} {memory}{name}", if *receives { "to" } else { "from" });
         groups.push(Group {
             subjects: vec![Subject::Node(name)],
             words,
@@ -156,7 +148,7 @@ fn grouped(run: &NodesRun, kinds: &[FlagKind]) -> Vec<Group> {
         });
     }
     let mut pairs: BTreeMap<(usize, usize), Vec<(&Cell, Flag)>> = BTreeMap::new();
-    for (cell, flag) in left {
+    for (cell, flag) in failed(&found.left) {
         pairs.entry((cell.step.from.node, cell.step.to.node)).or_default().push((cell, flag));
     }
     if let (false, Some((_, first))) = (pairs.is_empty(), pairs.values().flatten().next()) {

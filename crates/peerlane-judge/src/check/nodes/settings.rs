@@ -1,17 +1,14 @@
-//! How ports are set up: the payload of their packets, and their address in a RoCE network.
+//! How ports are set up: the payload of their packets, and their address in a RoCE network. Ports of which nothing is known are
+//! left out.
 
 use std::collections::BTreeMap;
 
-use super::words::{FEW, host, listed};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_measure::nodes::{Gid, Nic, NodesRun};
 
-/// What the ports of a record show; silent about ports of which nothing is known.
-pub(super) fn settings(run: &NodesRun) -> Vec<Finding> {
-    mtu(run).into_iter().chain(gid(run)).collect()
-}
+pub(in crate::check) const RDMA_MTU: Rule = Rule::new("rdma-mtu", Look::Nodes(|view| raised(mtu(view.run)))).watched();
+
+pub(in crate::check) const RDMA_GID: Rule = Rule::new("rdma-gid", Look::Nodes(|view| raised(gid(view.run))));
 
 fn nics(run: &NodesRun) -> impl Iterator<Item = (String, &Nic)> {
     let named = move |node: usize, nic: &Nic| format!("{}/{}", host(run, node), nic.name);
@@ -37,7 +34,7 @@ fn mtu(run: &NodesRun) -> Vec<Finding> {
     let Some((&largest, of_largest)) = sizes.last_key_value() else { return Vec::new() };
     if sizes.len() > 1 {
         let other = |(size, names): (&u32, &Vec<String>)| {
-            let raised = Raised::new("rdma-mtu", FindingKind::Fault, Severity::Warning, Certainty::Certain);
+            let raised = RDMA_MTU.raise(FindingKind::Fault, Severity::Warning, Certainty::Certain);
             let names_in_words = listed(names, FEW);
             let others = match of_largest.len() {
                 1 => "another port".to_owned(),
@@ -62,7 +59,7 @@ fn mtu(run: &NodesRun) -> Vec<Finding> {
     if largest >= most {
         return Vec::new();
     }
-    let raised = Raised::new("rdma-mtu", FindingKind::Design, Severity::Info, Certainty::Certain);
+    let raised = RDMA_MTU.raise(FindingKind::Design, Severity::Info, Certainty::Certain);
     let summary = format!("packets of all ports carry {largest} bytes, and the ports could have {most}");
     vec![Finding {
         measured: format!("active MTU {largest} of {} ports", of_largest.len()),
@@ -88,7 +85,7 @@ fn gid(run: &NodesRun) -> Vec<Finding> {
         if names.is_empty() {
             return None;
         }
-        let raised = Raised::new("rdma-gid", FindingKind::Fault, Severity::Warning, certainty);
+        let raised = RDMA_GID.raise(FindingKind::Fault, Severity::Warning, certainty);
         let summary = format!("{} {words}", listed(&names, FEW));
         Some(Finding {
             measured: format!("the GID table of {} ports", names.len()),

@@ -1,35 +1,17 @@
 //! All-reduces whose rate drops where a node joins.
 
-use super::Joined;
-use super::words::{FEW, host, listed, quantity};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
-use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
+use super::prelude::*;
+use peerlane_measure::nodes::{Cell, Drop, drops};
 
-/// Rules whose findings explain that an all-reduce with the node is slow.
-const CAUSES: [&str; 10] = [
-    "slow-node",
-    "slow-nic",
-    "narrow-nic",
-    "gpu-nic-apart",
-    "nic-gpu-refused",
-    "nic-gpu-slow",
-    "nccl-below-verbs",
-    "packet-loss",
-    "slow-between-nodes",
-    "slow-switch",
-];
+pub(in crate::check) const SLOW_ALL_REDUCE: Rule = Rule::new("slow-all-reduce", Look::Nodes(slow_all_reduce));
 
-/// Drops that no other finding explains; to the findings that do, what they cost in all-reduces is added.
-pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Finding]) -> Vec<Finding> {
+/// Drops, each with what a finding mentions that explains it.
+fn slow_all_reduce(view: &View) -> Vec<Raised> {
     let expected = |cell: &Cell| {
-        let of = joined.iter().find(|j| std::ptr::eq(j.cell, cell))?;
+        let of = view.joined.iter().find(|j| std::ptr::eq(j.cell, cell))?;
         of.expected.as_ref().map(|expected| expected.value)
     };
-    let mut found = Vec::new();
-    for drop in drops(&run.cells, &expected) {
+    let raise = |drop: Drop| {
         let count = drop.cell.step.nodes().count();
         let value = quantity(false, drop.cell.value().unwrap_or(0.0));
         let against = match (expected(drop.cell), drop.before) {
@@ -40,30 +22,11 @@ pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Fin
             }
             (None, None) => String::new(),
         };
-        let words = format!("all-reduce of {count} nodes {value} of {against}");
-        let hosts: Vec<String> = drop.joined.iter().map(|node| host(run, *node)).collect();
-        let explains = |finding: &&mut Finding| {
-            CAUSES.contains(&finding.rule.as_str())
-                && finding.kind == FindingKind::Fault
-                && finding.subjects.iter().any(|of| match of {
-                    Subject::Node(name) => finding.rule == "slow-switch" || is_of(name, &hosts),
-                    Subject::Pair(a, b) => is_of(a, &hosts) || is_of(b, &hosts),
-                    _ => false,
-                })
-        };
-        match findings.iter_mut().find(explains) {
-            Some(finding) if finding.measured.contains("all-reduce of ") => {}
-            Some(finding) => finding.measured = format!("{}; {words}", finding.measured),
-            None => found.push(finding(&drop, hosts, count, value, against)),
-        }
-    }
-    found
-}
-
-/// Whether a subject is one of these hosts, or a part of one.
-fn is_of(name: &str, hosts: &[String]) -> bool {
-    let own = name.split_once('/').map_or(name, |(host, _)| host);
-    hosts.iter().any(|host| host == own)
+        let mention = format!("all-reduce of {count} nodes {value} of {against}");
+        let hosts: Vec<String> = drop.joined.iter().map(|node| host(view.run, *node)).collect();
+        Raised { mention, ..finding(&drop, hosts, count, value, against).into() }
+    };
+    drops(&view.run.cells, &expected).into_iter().map(raise).collect()
 }
 
 fn finding(drop: &Drop, hosts: Vec<String>, count: usize, value: String, expected: String) -> Finding {
@@ -72,7 +35,7 @@ fn finding(drop: &Drop, hosts: Vec<String>, count: usize, value: String, expecte
     let certainty = if one || drop.before.is_none() { Certainty::Likely } else { Certainty::Possible };
     // no single node's: so does NCCL over this network
     let severity = if hosts.is_empty() { Severity::Info } else { Severity::Warning };
-    let raised = Raised::new("slow-all-reduce", FindingKind::Fault, severity, certainty);
+    let raised = SLOW_ALL_REDUCE.raise(FindingKind::Fault, severity, certainty);
     let percent = format!("{:.0} %", 100.0 * drop.left);
     let before = drop.before.map(|before| before.step.nodes().count());
     let names = listed(&hosts, FEW);

@@ -4,16 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::NodesRun;
-
-use super::words::{FEW, host, listed};
 
 /// A path with less than this of what others have is another path, not another payload size.
 const NARROW: f64 = 0.93;
@@ -26,8 +19,11 @@ struct Known {
     port: Option<Rate>,
 }
 
+pub(in crate::check) const NARROW_NIC: Rule = Rule::new("narrow-nic", Look::Nodes(narrow)).explains("slow-all-reduce");
+
 /// Narrow paths, NIC by NIC of the same name on all nodes.
-pub(super) fn narrow(run: &NodesRun, ends: &Ends) -> Vec<Finding> {
+fn narrow(view: &View) -> Vec<Raised> {
+    let View { run, ends, .. } = view;
     let mut all: BTreeMap<&str, Vec<Known>> = BTreeMap::new();
     for (node, of) in run.nodes.iter().enumerate() {
         for nic in &of.nics {
@@ -36,7 +32,7 @@ pub(super) fn narrow(run: &NodesRun, ends: &Ends) -> Vec<Finding> {
             all.entry(&nic.name).or_default().push(Known { node, rate: *rate, why: why.clone(), port: nic.rate });
         }
     }
-    all.into_iter().flat_map(|(nic, known)| of_name(run, nic, &known)).collect()
+    all.into_iter().flat_map(|(nic, known)| raised(of_name(run, nic, &known))).collect()
 }
 
 fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
@@ -52,7 +48,7 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
         let name = format!("{}/{nic}", host(run, of.node));
         let (rate, usual) = (of.rate.bytes_per_second(), wanted(of));
         let left = rate / usual;
-        let raised = Raised::new("narrow-nic", FindingKind::Fault, Severity::Warning, Certainty::Likely);
+        let raised = NARROW_NIC.raise(FindingKind::Fault, Severity::Warning, Certainty::Likely);
         let summary =
             format!("{name}: its path to host memory carries {:.0} % of that of others: {}", 100.0 * left, of.why);
         found.push(Finding {
@@ -74,7 +70,7 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
     let below: Vec<&Known> = known.iter().filter(below).collect();
     if let Some(Known { rate, why, port: Some(port), .. }) = below.first() {
         let names: Vec<String> = below.iter().map(|of| format!("{}/{nic}", host(run, of.node))).collect();
-        let raised = Raised::new("narrow-nic", FindingKind::Design, Severity::Info, Certainty::Likely);
+        let raised = NARROW_NIC.raise(FindingKind::Design, Severity::Info, Certainty::Likely);
         let summary =
             format!("paths to host memory carry {rate}, and the ports of {} {port}: {why}", listed(&names, FEW));
         found.push(Finding {

@@ -3,18 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::Joined;
-use super::words::{FEW, host, listed, quantity};
-use crate::check::gpu_nic_apart::{Nearby, nearby};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use super::prelude::*;
+use crate::check::gpu_nic_apart::{Nearby, RULE, nearby};
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
-use peerlane_machine::fabric::PathClass;
 use peerlane_machine::machine::Machine;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 use peerlane_model::model::Model;
@@ -40,16 +33,21 @@ struct Differs<'a> {
     near: &'a [String],
 }
 
+/// What the rule on NICs far from GPUs finds between nodes.
+pub(in crate::check) fn apart(view: &View) -> Vec<Raised> {
+    raised(view.apart.findings.iter().cloned())
+}
+
 /// Compares the nodes that have the same GPUs; silent on those that are not known.
-pub(super) fn apart(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
+pub(super) fn of(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
     // nodes of a simulated cluster share a machine
     let mut known: HashMap<*const Machine, Option<Nearby>> = HashMap::new();
     for machine in machines.iter().flatten() {
         known.entry(Arc::as_ptr(machine)).or_insert_with(|| nearby(machine));
     }
-    let of = |node: usize| known.get(&Arc::as_ptr(machines.get(node)?.as_ref()?))?.as_ref();
+    let nearby_of = |node: usize| known.get(&Arc::as_ptr(machines.get(node)?.as_ref()?))?.as_ref();
     let mut kinds: BTreeMap<Vec<&str>, Vec<(usize, &Nearby)>> = BTreeMap::new();
-    for (node, own) in (0..run.nodes.len()).filter_map(|node| Some((node, of(node)?))) {
+    for (node, own) in (0..run.nodes.len()).filter_map(|node| Some((node, nearby_of(node)?))) {
         let gpus = own.gpus.iter().map(|(name, _)| name.as_str()).collect();
         kinds.entry(gpus).or_default().push((node, own));
     }
@@ -134,7 +132,7 @@ fn fault(
         share: 1.0 - here / there,
     });
     let certainty = if of.own.guest { Certainty::Possible } else { Certainty::Likely };
-    let raised = Raised::new("gpu-nic-apart", FindingKind::Fault, Severity::Warning, certainty);
+    let raised = RULE.raise(FindingKind::Fault, Severity::Warning, certainty);
     let other = host(run, of.other);
     let (summary, fix) = match of.stray {
         Some((nic, class)) => (

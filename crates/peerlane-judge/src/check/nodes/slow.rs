@@ -2,16 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Joined;
-use super::beside::Beside;
-use super::words::{host, quantity, transport};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use super::everywhere;
+use super::prelude::*;
+use super::words::transport;
+use crate::check::nic_gpu_slow;
+use crate::joined::with_earlier;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::Prediction;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
+
+pub(in crate::check) const SLOW_NODE: Rule =
+    Rule::new("slow-node", Look::Nodes(|view| raised(view.slow("slow-node")))).explains("packet-loss slow-all-reduce");
+
+pub(in crate::check) const SLOW_NIC: Rule =
+    Rule::new("slow-nic", Look::Nodes(|view| raised(view.slow("slow-nic")))).explains("packet-loss slow-all-reduce");
+
+pub(in crate::check) const SLOW_SWITCH: Rule =
+    Rule::new("slow-switch", Look::Nodes(|view| raised(view.slow("slow-switch"))))
+        .explains("slow-all-reduce")
+        .watched();
+
+pub(in crate::check) const LATE_BETWEEN_NODES: Rule =
+    Rule::new("late-between-nodes", Look::Nodes(|view| raised(view.slow("late-between-nodes")))).watched();
+
+pub(in crate::check) const SLOW_BETWEEN_NODES: Rule =
+    Rule::new("slow-between-nodes", Look::Nodes(slow_between_nodes)).explains("packet-loss slow-all-reduce").watched();
+
+/// Slow paths, and where no single one is, all of a rail.
+fn slow_between_nodes(view: &View) -> Vec<Raised> {
+    let mut found: Vec<Finding> = view.slow(SLOW_BETWEEN_NODES.id).collect();
+    let known = view.found.iter().map(|raised| &raised.finding).chain(&found);
+    let all = everywhere::with_hosts(view.run, view.joined, known);
+    found.extend(all);
+    raised(found)
+}
 
 /// More slow paths than this are not at fault one by one.
 const MANY: usize = 8;
@@ -173,11 +197,16 @@ pub(super) fn slow(
     findings
 }
 
+/// Parts of the later record that are slower than in the earlier one; `source` names the earlier one.
+pub(crate) fn slower_than(before: &NodesRun, after: &NodesRun, source: &str) -> Vec<Finding> {
+    slow(after, &with_earlier(before, after), None, source, &BTreeSet::new())
+}
+
 /// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
 fn shared(paths: &[Finding]) -> Finding {
     let cost = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.share);
     let worst = paths.iter().map(cost).fold(0.0, f64::max);
-    let raised = Raised::new("slow-between-nodes", FindingKind::Design, Severity::Info, Certainty::Possible);
+    let raised = SLOW_BETWEEN_NODES.raise(FindingKind::Design, Severity::Info, Certainty::Possible);
     let summary = format!(
         "{} paths have less of the rate than others while many run, down to {:.0} %: as where links between switches carry several \
          pairs of a round, or one of these links is slow",
@@ -236,21 +265,21 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
     let (rule, subjects, part) = match key {
         Key::Switch(name) => {
             let part = if name.contains(" to ") { format!("the link {name}") } else { format!("switch {name}") };
-            ("slow-switch", vec![Subject::Node(name.clone())], part)
+            (&SLOW_SWITCH, vec![Subject::Node(name.clone())], part)
         }
-        Key::Node(node, _) => ("slow-node", vec![Subject::Node(host(run, *node))], host(run, *node)),
+        Key::Node(node, _) => (&SLOW_NODE, vec![Subject::Node(host(run, *node))], host(run, *node)),
         Key::Nic(node, nic, _) => {
             let name = format!("{}/{nic}", host(run, *node));
-            ("slow-nic", vec![Subject::Node(name.clone())], name)
+            (&SLOW_NIC, vec![Subject::Node(name.clone())], name)
         }
         Key::Pair(a, b) => {
             let (a, b) = (host(run, *a), host(run, *b));
-            ("slow-between-nodes", vec![Subject::Pair(a.clone(), b.clone())], format!("between {a} and {b}"))
+            (&SLOW_BETWEEN_NODES, vec![Subject::Pair(a.clone(), b.clone())], format!("between {a} and {b}"))
         }
     };
     let rule = match (late, only_gpus) {
-        (true, _) => "late-between-nodes",
-        (_, true) => "nic-gpu-slow",
+        (true, _) => &LATE_BETWEEN_NODES,
+        (_, true) => &nic_gpu_slow::RULE,
         _ => rule,
     };
     let cause = match key {
@@ -288,7 +317,7 @@ fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source:
         true => beside_gpu(run, key),
         false => advice(run, key, late, loopback),
     };
-    Raised::new(rule, FindingKind::Fault, Severity::Warning, certainty)
+    rule.raise(FindingKind::Fault, Severity::Warning, certainty)
         .about(subjects)
         .summary(summary)
         .expected(format!("{}, {source}", quantity(late, usual)))

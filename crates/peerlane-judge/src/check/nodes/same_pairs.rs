@@ -5,19 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Joined;
-use super::words::{FEW, end, host, listed, quantity};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use super::prelude::*;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, Nic, NodesRun, Probe, Step, Transport};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
+
+pub(in crate::check) const NCCL_BELOW_VERBS: Rule =
+    Rule::new("nccl-below-verbs", Look::Nodes(|view| raised(view.below.clone()))).explains("slow-all-reduce").watched();
 
 /// Less than this of what verbs reach between the same nodes, or of what paths between GPU and NIC carry, is not the network's:
 /// GPUDirect RDMA is off, or NCCL is elsewhere.
@@ -116,7 +113,7 @@ fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>
 }
 
 /// In one line; `None` where no pair was measured by both.
-pub(super) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Option<SamePairs> {
+pub(crate) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Option<SamePairs> {
     let all = pairs(run, joined, ends);
     let shares: Vec<f64> = all.iter().map(Same::share).collect();
     let median = Median::of(&shares)?.value;
@@ -152,7 +149,7 @@ pub(super) fn below(
     let is_all = slow.len() == nodes.len();
     let names: Vec<String> = slow.iter().map(|node| host(run, *node)).collect();
     let left = Median::of(&with.iter().map(|s| s.share()).collect::<Vec<_>>()).map_or(worst.share(), |m| m.value);
-    let raised = Raised::new("nccl-below-verbs", FindingKind::Fault, Severity::Warning, Certainty::Likely);
+    let raised = NCCL_BELOW_VERBS.raise(FindingKind::Fault, Severity::Warning, Certainty::Likely);
     let who = if is_all { "all nodes".to_owned() } else { listed(&names, FEW) };
     let summary = format!(
         "{who}: NCCL reaches {:.0} % of what verbs reach between the same nodes: no GPUDirect RDMA, or another network",

@@ -6,11 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{host, listed};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Finding, FindingKind, Severity};
+use super::prelude::*;
 use peerlane_machine::counter::ErrorCounter;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
 
 /// Errors that are chance, as of one machine (`errors-under-load`).
@@ -25,8 +22,17 @@ const NAMES: usize = 3;
 /// What a port counted.
 type Counts = BTreeMap<ErrorCounter, u64>;
 
+pub(in crate::check) const PACKET_LOSS: Rule =
+    Rule::new("packet-loss", Look::Nodes(packet_loss)).explains("slow-all-reduce");
+
+/// What ports counted, as a finding on the same part mentions it.
+fn packet_loss(view: &View) -> Vec<Raised> {
+    let mention = |finding: &Finding| format!("{}: {}", finding.summary, finding.measured);
+    loss(view.run).into_iter().map(|finding| Raised { mention: mention(&finding), ..finding.into() }).collect()
+}
+
 /// What is found; the subjects are NICs.
-pub(super) fn loss(run: &NodesRun) -> Vec<Finding> {
+fn loss(run: &NodesRun) -> Vec<Finding> {
     let mut ports: BTreeMap<String, Counts> = BTreeMap::new();
     for of in &run.ports {
         for rise in &of.errors {
@@ -93,7 +99,7 @@ fn shown(names: &[String], ports: &BTreeMap<String, Counts>) -> String {
 }
 
 fn raised(summary: String, names: &[String], ports: &BTreeMap<String, Counts>) -> Finding {
-    let raised = Raised::new("packet-loss", FindingKind::Fault, Severity::Warning, Certainty::Likely);
+    let raised = PACKET_LOSS.raise(FindingKind::Fault, Severity::Warning, Certainty::Likely);
     Finding {
         measured: format!("while it was measured: {}", shown(names, ports)),
         expected: format!("at most {FEW} of each"),
@@ -160,28 +166,4 @@ fn of_link(name: &str, counts: &Counts) -> Option<Finding> {
         confirm: confirm(name),
         ..raised(format!("{name}: {words}"), &names, &BTreeMap::from([(name.to_owned(), counts.clone())]))
     })
-}
-
-/// Adds what ports counted to findings of the same parts that are slow, and gives back what none of them is about.
-pub(super) fn joined(slow: &mut [Finding], losses: Vec<Finding>) -> Vec<Finding> {
-    let is_left = |loss: &Finding| {
-        let same = |finding: &&mut Finding| match (&finding.subjects[..], &loss.subjects[..]) {
-            ([Subject::Pair(a, b)], [Subject::Pair(from, to)]) => {
-                let of = |end: &str, host: &str| end == host || end.split_once('/').is_some_and(|(own, _)| own == host);
-                (of(from, a) && of(to, b)) || (of(from, b) && of(to, a))
-            }
-            (own, theirs) => !own.is_empty() && own == theirs,
-        };
-        let is_slow =
-            |finding: &&mut Finding| ["slow-nic", "slow-node", "slow-between-nodes"].contains(&finding.rule.as_str());
-        match slow.iter_mut().filter(is_slow).find(same) {
-            Some(finding) => {
-                finding.measured = format!("{}; {}: {}", finding.measured, loss.summary, loss.measured);
-                false
-            }
-            None => true,
-        }
-    };
-    let mut is_left = is_left;
-    losses.into_iter().filter(|loss| is_left(loss)).collect()
 }

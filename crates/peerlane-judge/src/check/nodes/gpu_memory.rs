@@ -2,15 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Joined;
-use super::words::{FEW, end, host, listed, quantity};
-use crate::check::nic_gpu_refused::{CONFIRM, EXPECTED, fix};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use super::everywhere;
+use super::prelude::*;
+use crate::check::nic_gpu_refused::{self, CONFIRM, EXPECTED, fix};
+use crate::check::nic_gpu_slow;
 use peerlane_design::measured_cluster::Ends;
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::stats::Median;
-use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{End, NodesRun, Probe, Transport};
 
 /// Below this share of the staged rate a direct one is slower, and not by noise.
@@ -19,8 +15,21 @@ const SLOWER: f64 = 0.95;
 /// From this share of the staged rate on that is only good to know.
 const LITTLE: f64 = 0.85;
 
+/// What the rule on refused GPU memory finds between nodes.
+pub(in crate::check) fn refused(view: &View) -> Vec<Raised> {
+    raised(view.refused.clone())
+}
+
+/// What the rule on slow GPU memory finds between nodes.
+pub(in crate::check) fn slow_with_gpus(view: &View) -> Vec<Raised> {
+    let staged = staged_is_faster(view.run, view.joined);
+    let mut found: Vec<Finding> = staged.into_iter().chain(view.slow(nic_gpu_slow::RULE.id)).collect();
+    found.extend(everywhere::with_gpus(view.run, view.joined, &found));
+    raised(found)
+}
+
 /// Adapters that take no memory of GPUs whose driver offers it, in one finding; and the nodes of which no NIC takes any.
-pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet<usize>) {
+pub(super) fn refusing(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet<usize>) {
     let (mut nodes, mut names, mut reason) = (BTreeSet::new(), Vec::new(), None);
     let (mut all, mut takes, mut of_first) = (0, 0, None);
     for (at, node) in run.nodes.iter().enumerate() {
@@ -50,7 +59,7 @@ pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet
         (_, many) => format!("{whose}: {many} NICs take no GPU memory: no GPUDirect RDMA there"),
     };
     let others = if takes == 0 { String::new() } else { format!(", as {takes} other NICs of the run do") };
-    let raised = Raised::new("nic-gpu-refused", FindingKind::Fault, Severity::Warning, Certainty::Certain);
+    let raised = nic_gpu_refused::RULE.raise(FindingKind::Fault, Severity::Warning, Certainty::Certain);
     let finding = Finding {
         measured: reason.to_owned(),
         expected: format!("{EXPECTED}{others}"),
@@ -62,15 +71,14 @@ pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet
 }
 
 /// Pairs that reach more of GPU memory by way of host memory than directly, and are not slower than they should be.
-pub(super) fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Finding> {
+fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Finding> {
     let of = |probe: Probe| {
         joined.iter().filter(move |j| {
             let step = &j.cell.step;
             step.transport == Transport::Verbs && step.is_of_gpus() && step.probe == probe && !j.cell.again
         })
     };
-    let is_sound =
-        |j: &&Joined| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= super::OFF * should);
+    let is_sound = |j: &&Joined| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= OFF * should);
     // of a pair the path may be shared; what a NIC reads and writes shows with most of its partners
     let mut by_nic: BTreeMap<&End, Vec<f64>> = BTreeMap::new();
     let mut direct: BTreeMap<[&End; 2], f64> = BTreeMap::new();
@@ -95,7 +103,7 @@ pub(super) fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Find
     let (ends, direct, staged) = slower.iter().min_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
     let share = direct / staged;
     let severity = if share < LITTLE { Severity::Warning } else { Severity::Info };
-    let raised = Raised::new("nic-gpu-slow", FindingKind::Design, severity, Certainty::Likely);
+    let raised = nic_gpu_slow::RULE.raise(FindingKind::Design, severity, Certainty::Likely);
     let [from, to] = ends.map(|of| end(run, of));
     let summary = format!(
         "GPU memory crosses the network slower directly than through host memory: {:.0} % of its rate at worst, in {} of {} pairs",

@@ -2,14 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::beside::Beside;
-use super::slow::{Key, beside_gpu};
-use super::words::{end, quantity, transport};
-use super::{Joined, OFF};
-use crate::check::raised::Raised;
-use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use super::slow::{Key, SLOW_BETWEEN_NODES, beside_gpu};
+use super::words::transport;
+use crate::check::nic_gpu_slow;
 use peerlane_measure::nodes::NodesRun;
 
 /// A direction with less of the other one's rate, certain by both intervals, is slow.
@@ -40,7 +36,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
         }
         let (from, to) = (end(run, &step.from), end(run, &step.to));
         let left = value / usual;
-        let raised = Raised::new("slow-between-nodes", FindingKind::Fault, Severity::Warning, Certainty::Likely);
+        let raised = SLOW_BETWEEN_NODES.raise(FindingKind::Fault, Severity::Warning, Certainty::Likely);
         let summary = format!(
             "one way, from {from} to {to}, {:.0} % of the rate of the other direction is left",
             (100.0 * left).max(1.0)
@@ -63,7 +59,7 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             let (fix, confirm) =
                 beside_gpu(run, &Key::Pair(step.from.node.min(step.to.node), step.from.node.max(step.to.node)));
             let summary = format!("{} with GPU memory", finding.summary);
-            Finding { rule: "nic-gpu-slow".to_owned(), summary, fix, confirm, ..finding }
+            Finding { rule: nic_gpu_slow::RULE.id.to_owned(), summary, fix, confirm, ..finding }
         } else {
             finding
         };

@@ -11,7 +11,7 @@ use peerlane_measure::nodes::{Cell, Probe, Step, Transport, usual};
 
 /// What host memory reached by verbs, from NIC to NIC: what GPU memory is compared with, since all but the path between NIC and GPU
 /// is the same.
-pub(super) struct Beside<'a> {
+pub(crate) struct Beside<'a> {
     pairs: HashMap<[Port<'a>; 2], f64>,
     /// Medians over partners.
     out: HashMap<Port<'a>, f64>,
@@ -19,7 +19,7 @@ pub(super) struct Beside<'a> {
 }
 
 /// What is usual of a rail.
-pub(super) struct Usual {
+pub(crate) struct Usual {
     /// What host memory reaches at least where nothing is wrong with the network.
     sound: f64,
     /// What GPU memory reaches there.
@@ -31,7 +31,7 @@ pub(super) struct Usual {
 }
 
 /// A rail, and the classes of the paths between NICs and GPUs at both ends, the shorter one first.
-pub(super) type Alike = (Option<String>, [Option<PathClass>; 2]);
+pub(crate) type Alike = (Option<String>, [Option<PathClass>; 2]);
 
 /// Values that tell what is usual.
 const FEWEST: usize = 3;
@@ -46,7 +46,7 @@ fn alike(ends: Option<&Ends>, step: &Step) -> Alike {
 type Port<'a> = (usize, &'a str);
 
 impl<'a> Beside<'a> {
-    pub(super) fn of(cells: impl IntoIterator<Item = &'a Cell>) -> Self {
+    pub(crate) fn of(cells: impl IntoIterator<Item = &'a Cell>) -> Self {
         let of_hosts = cells.into_iter().filter(|cell| {
             let step = &cell.step;
             step.probe == Probe::Write && !step.is_of_gpus() && !step.is_loopback()
@@ -62,7 +62,7 @@ impl<'a> Beside<'a> {
     }
 
     /// Beside a step with GPU memory: between the same NICs, or what each reaches with others.
-    pub(super) fn get(&self, step: &Step) -> Option<f64> {
+    pub(crate) fn get(&self, step: &Step) -> Option<f64> {
         let is_beside = step.transport == Transport::Verbs && step.is_of_gpus();
         let [from, to] = ports(step).filter(|_| is_beside)?;
         let usual = || Some(self.out.get(&from)?.min(*self.into.get(&to)?));
@@ -70,13 +70,13 @@ impl<'a> Beside<'a> {
     }
 
     /// Whether host memory was measured between the very NICs of a step.
-    pub(super) fn is_of_pair(&self, step: &Step) -> bool {
+    pub(crate) fn is_of_pair(&self, step: &Step) -> bool {
         ports(step).is_some_and(|ports| self.pairs.contains_key(&ports))
     }
 
     /// What GPU memory reaches, of steps of one kind between so many nodes, by rail and by the classes of the paths between NICs and
     /// GPUs. How well GPUs are read and written is known within wide bounds, and alike where these are.
-    pub(super) fn usual<'c>(
+    pub(crate) fn usual<'c>(
         &self,
         nodes: usize,
         ends: Option<&Ends>,
@@ -101,7 +101,7 @@ impl<'a> Beside<'a> {
     /// What a step with GPU memory should reach by what others that are alike do: as much of what is expected where host memory reaches
     /// what it does with most, and else no more than host memory. None where too few are alike to tell more than
     /// what is expected, or host memory has no value.
-    pub(super) fn by_peers(&self, one: &Joined, ends: Option<&Ends>, usual: &BTreeMap<Alike, Usual>) -> Option<f64> {
+    pub(crate) fn by_peers(&self, one: &Joined, ends: Option<&Ends>, usual: &BTreeMap<Alike, Usual>) -> Option<f64> {
         let usual = usual.get(&alike(ends, &one.cell.step))?;
         let host = self.get(&one.cell.step)?;
         let expected = one.expected.as_ref().map(|expected| expected.value);
@@ -115,7 +115,7 @@ impl<'a> Beside<'a> {
     }
 
     /// What a step should reach where host memory does not reach it either.
-    pub(super) fn lowered(&self, cell: &Cell, expected: Prediction) -> Prediction {
+    pub(crate) fn lowered(&self, cell: &Cell, expected: Prediction) -> Prediction {
         match self.get(&cell.step).filter(|host| *host < expected.value) {
             Some(value) => {
                 let range = expected.range.map(|range| range.map(|end| end.min(value)));
