@@ -4,7 +4,6 @@
 use peerlane::check::{Finding, Verdict};
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
-use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
