@@ -17,10 +17,10 @@ pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod protocol;
 pub(crate) mod retries;
+pub(crate) mod runner;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod testing;
-pub(crate) mod whole;
 pub(crate) mod worker;
 
-pub(crate) use whole::machines;
+pub(crate) use runner::machines;

@@ -46,7 +46,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
         return Ok(None);
     }
     match take_live(force, redact) {
-        Ok(Taken { run, incomplete }) => {
+        Ok((run, incomplete)) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
             is_named(&case.machine, wanted.machine.as_deref())?;
             Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
@@ -61,16 +61,8 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
     }
 }
 
-/// A run of this machine.
-struct Taken {
-    /// The run.
-    run: Run,
-    /// Whether some values are missing.
-    incomplete: bool,
-}
-
-/// Measures this machine by the default plan, without recording it.
-fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
+/// Measures this machine by the default plan, without recording it: the run, and whether some values are missing.
+fn take_live(force: bool, redact: bool) -> Result<(Run, bool), Failure> {
     let mut redactor = redact.then(Redactor::default);
     let ahead = ahead(None);
     let measured = this_machine("measure", redactor.as_mut(), true)?;
@@ -80,7 +72,7 @@ fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
     let ending =
         supervise(&measured, ahead, (force, redactor), &mut run, &mut Keeper::none(), shown, &Interrupt::listen()?)?;
     let incomplete = ending != Ending::Complete || run.missing(&Limits::of(&measured.machine)).is_some();
-    Ok(Taken { run, incomplete })
+    Ok((run, incomplete))
 }
 
 /// A worker that starts the driver while this process looks at the machine, if that is the one to measure.
