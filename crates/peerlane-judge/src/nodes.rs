@@ -1,19 +1,19 @@
 //! What is wrong between nodes: findings on a record of many nodes that measured each other.
 //!
 //! What each pair should deliver is known where the cluster is (a simulated one), where the nodes reported what they are, or
-//! their NICs their ports' rates; else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
-//! words, its fix, and what its loopback tells.
+//! their NICs their ports' rates ([`Comparison`]); else pairs are compared with their peers.
+//! [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its words, its fix, and what its loopback tells.
 
 mod against;
 mod all_reduces;
 mod apart;
-mod beside;
 mod everywhere;
 mod findings;
 mod gpu_memory;
 mod loss;
 mod narrow;
 mod one_way;
+mod peers;
 mod same_pairs;
 mod settings;
 mod slow;
@@ -23,137 +23,18 @@ pub use against::{Change, NodesComparison, compare};
 pub use same_pairs::SamePairs;
 pub use words::quantity;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN_BEFORE, Waived};
-use peerlane_design::cluster::Cluster;
-use peerlane_design::measured_cluster::Ends;
-use peerlane_design::simulated_cluster::{Prediction, Predictor};
-use peerlane_machine::units::Rate;
-use peerlane_measure::nodes::{Cell, End, NodesRun, Probe, Step, Transport};
+use peerlane_design::site::{ComparedStep, Comparison};
+use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 use peerlane_model::expectation::Expected;
-
-use beside::Beside;
 
 /// Names the format of [`NodesCheck`].
 pub const SCHEMA: &str = "peerlane/nodes-check/1";
-
-/// A measured value between two ends, with what it should be.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Joined<'a> {
-    /// What was measured.
-    pub cell: &'a Cell,
-    /// What it should be, while the others of its round ran; without switches where only the ports' rates are known.
-    pub expected: Option<Prediction>,
-}
-
-impl Joined<'_> {
-    /// What is delivered of what is expected: of rates measured over expected, of latencies the inverse.
-    pub fn share(&self) -> Option<f64> {
-        let (value, expected) = (self.cell.value()?, self.expected.as_ref()?.value);
-        Some(if self.cell.step.probe == Probe::Latency { expected / value } else { value / expected })
-    }
-
-    /// What the value is judged by: the nearest to it of what it may be.
-    pub fn against(&self) -> Option<f64> {
-        let expected = self.expected.as_ref()?;
-        let within = |range: [f64; 2]| self.cell.value().map(|value| value.max(range[0]).min(range[1]));
-        Some(expected.range.and_then(within).unwrap_or(expected.value))
-    }
-}
-
-/// All cells of a record with what they should be, in the record's order. `cluster` is the one that was simulated; without one,
-/// the ends decide, of nodes that described themselves.
-pub fn joined<'a>(run: &'a NodesRun, cluster: Option<&Cluster>, ends: &Ends) -> Vec<Joined<'a>> {
-    let beside = Beside::of(&run.cells);
-    let Some(cluster) = cluster else {
-        let hosts = by_tcp(run);
-        let expected = |cell| of_ends(run, ends, cell).or_else(|| of_staged(ends, &hosts, cell));
-        let join = |cell| Joined { cell, expected: expected(cell).map(|expected| beside.lowered(cell, expected)) };
-        return run.cells.iter().map(join).collect();
-    };
-    let mut predictor = Predictor::new(cluster);
-    let mut all = Vec::with_capacity(run.cells.len());
-    for round in run.cells.chunk_by(|a, b| (a.round, a.again) == (b.round, b.again)) {
-        let expected = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
-        let lowered = |(cell, expected): (&'a Cell, Option<Prediction>)| Joined {
-            cell,
-            expected: expected.map(|expected| beside.lowered(cell, expected)),
-        };
-        all.extend(round.iter().zip(expected).map(lowered));
-    }
-    all
-}
-
-/// What the ends and their ports carry: from host memory to the NIC, the slower port's line, from the NIC to host memory.
-fn of_ends(run: &NodesRun, ends: &Ends, cell: &Cell) -> Option<Prediction> {
-    let step = &cell.step;
-    if !step.probe.is_one_way() || step.transport != Transport::Verbs {
-        return None;
-    }
-    if step.is_of_gpus() {
-        return of_gpus(run, ends, step);
-    }
-    let ends = ends.rate(step).map(|(rate, why)| (rate.bytes_per_second(), why.to_owned()));
-    let (value, bound_by) = match (of_ports(run, step), ends) {
-        (Some(ports), Some((rate, why))) if rate < ports => (rate, Some(why)),
-        (Some(ports), Some(_)) => (ports, Some(PORTS.to_owned())),
-        (Some(ports), None) => (ports, None),
-        (None, Some((rate, why))) => (rate, Some(why)),
-        (None, None) => return None,
-    };
-    Some(Prediction { value, through: Vec::new(), bound_by, range: None })
-}
-
-/// The same of GPU memory, with what it may be. What ports carry says little of GPUs whose paths are not known.
-fn of_gpus(run: &NodesRun, ends: &Ends, step: &Step) -> Option<Prediction> {
-    let Expected { value, low, high, binding } = ends.with_gpus(step)?;
-    let ports = of_ports(run, step).unwrap_or(f64::INFINITY);
-    let bound_by = if ports < value { PORTS.to_owned() } else { binding.words };
-    let range = Some([low.min(ports), high.min(ports)]);
-    Some(Prediction { value: value.min(ports), through: Vec::new(), bound_by: Some(bound_by), range })
-}
-
-/// What host memory reached by TCP, from node to node.
-fn by_tcp(run: &NodesRun) -> HashMap<(usize, usize), f64> {
-    let of_host = |cell: &&Cell| {
-        let step = &cell.step;
-        (step.transport, step.probe, step.is_of_gpus()) == (Transport::Tcp, Probe::Send, false)
-    };
-    let rate = |cell: &Cell| Some(((cell.step.from.node, cell.step.to.node), cell.value()?));
-    run.cells.iter().filter(of_host).filter_map(rate).collect()
-}
-
-/// What GPU memory should reach by TCP, staged at both ends, from what host memory reached on the same path.
-fn of_staged(ends: &Ends, hosts: &HashMap<(usize, usize), f64>, cell: &Cell) -> Option<Prediction> {
-    let step = &cell.step;
-    if (step.transport, step.probe, step.is_of_gpus()) != (Transport::Tcp, Probe::Send, true) {
-        return None;
-    }
-    let host = *hosts.get(&(step.from.node, step.to.node))?;
-    let all = ends.staged(step, Rate::from_bytes_per_second(host))?;
-    let [least, likely, most] = all.map(Rate::bytes_per_second);
-    let bound_by = Some("passes over memory at both ends, beside host memory's rate".to_owned());
-    Some(Prediction { value: likely, through: Vec::new(), bound_by, range: Some([least, most]) })
-}
-
-/// What binds a path whose ends carry more than its ports.
-const PORTS: &str = "the NICs' ports";
-
-/// The lower rate of two ports, as they report it, in bytes a second.
-fn of_ports(run: &NodesRun, step: &Step) -> Option<f64> {
-    if step.is_loopback() {
-        return None;
-    }
-    let rate = |end: &End| {
-        let nic = end.nic.as_ref()?;
-        run.nodes.get(end.node)?.nics.iter().find(|own| own.name == *nic)?.rate
-    };
-    Some(rate(&step.from)?.min(rate(&step.to)?).bytes_per_second())
-}
 
 /// One end of a pair in a document.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -184,6 +65,8 @@ pub struct Pair {
     /// What is delivered of what is expected; above 1 is better than expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+    #[serde(skip)]
+    is_off: bool,
 }
 
 /// The verdict on many nodes.
@@ -212,13 +95,8 @@ pub struct NodesCheck {
 }
 
 /// Judges a record, by a site's settings, and beside an earlier record of the same nodes if there is one.
-pub fn judge(
-    run: &NodesRun,
-    joined: &[Joined],
-    ends: &Ends,
-    settings: &Settings,
-    before: Option<&NodesRun>,
-) -> NodesCheck {
+pub fn judge(comparison: &Comparison, settings: &Settings, before: Option<&NodesRun>) -> NodesCheck {
+    let (run, joined, ends) = (comparison.run, &*comparison.steps, comparison.site);
     let mut findings = findings::lost(run);
     findings.extend(findings::corrupt(run));
     let apart = apart::apart(run, joined, ends.machines());
@@ -274,7 +152,7 @@ pub fn judge(
     NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, findings, waived, same_pairs, pairs }
 }
 
-fn pair(run: &NodesRun, joined: &Joined) -> Pair {
+fn pair(run: &NodesRun, joined: &ComparedStep) -> Pair {
     let step = &joined.cell.step;
     Pair {
         from: words::end(run, &step.from),
@@ -285,25 +163,22 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
             .then(|| [&step.from, &step.to].map(|end| end.memory.clone())),
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
-        expected_range: joined.expected.as_ref().and_then(|expected| expected.range),
-        bound_by: joined.expected.as_ref().and_then(|expected| expected.bound_by.clone()),
+        expected_range: joined.expected.as_ref().and_then(Expected::interval),
+        bound_by: joined.expected.as_ref().map(|expected| expected.binding.words.clone()).filter(|why| !why.is_empty()),
         share: joined.share(),
+        is_off: joined.is_off(),
     }
 }
-
-/// Below this share of what is expected, a value is off: ClusterKit's limit.
-pub const OFF: f64 = 0.93;
 
 impl Pair {
     /// Whether it is worse than expected, by more than pairs that are sound differ.
     pub fn is_off(&self) -> bool {
-        let within = self.expected_range.zip(self.measured).is_some_and(|(range, measured)| measured >= range[0]);
-        self.share.is_some_and(|share| share < OFF) && !within
+        self.is_off
     }
 }
 
 /// What has enough values, or expectations, to show a fault: two nodes alone have no peers.
-fn checked(run: &NodesRun, joined: &[Joined]) -> Vec<String> {
+fn checked(run: &NodesRun, joined: &[ComparedStep]) -> Vec<String> {
     let mut kinds: BTreeMap<(Transport, bool), (usize, bool, BTreeSet<usize>)> = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && j.cell.value().is_some()) {
         // its paths are those of others, too

@@ -1,17 +1,17 @@
 //! A record beside an earlier one of the same nodes: which part changed, and which pairs did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::findings::lost;
 use super::slow::slow;
-use super::{Joined, Pair, pair};
+use super::{Pair, pair};
 use crate::check::Finding;
-use peerlane_design::simulated_cluster::Prediction;
+use peerlane_design::site::{ComparedStep, since};
 use peerlane_machine::stats::Median;
-use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
+use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 
 /// Names the format of [`NodesComparison`].
 const SCHEMA: &str = "peerlane/nodes-compare/1";
@@ -60,48 +60,29 @@ pub struct NodesComparison {
     pub alone: [usize; 2],
 }
 
-/// What a value is of, in words that do not depend on the order of nodes.
-type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, [bool; 2]);
-
-fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
-    let ends = [&cell.step.from, &cell.step.to].map(|end| {
-        let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
-        (host, end.nic.as_deref().or(end.is_gpu().then_some(end.memory.as_str())))
-    });
-    (ends, cell.step.transport, cell.step.probe, [cell.step.is_of_gpus(), cell.again])
-}
-
-/// The values of a record, those of the earlier one as what they should be.
-fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
-    let earlier: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
-    let join = |cell: &'a Cell| {
-        let value = earlier.get(&key(after, cell))?.value()?;
-        Some(Joined { cell, expected: Some(Prediction { value, through: Vec::new(), bound_by: None, range: None }) })
-    };
-    after.cells.iter().filter_map(join).collect()
+fn steps<'a>(before: &'a NodesRun, after: &'a NodesRun) -> Vec<ComparedStep<'a>> {
+    since(before, after).into_iter().map(|(step, _)| step).collect()
 }
 
 /// Parts that became slower, and nodes that are lost now.
 pub(super) fn worse(before: &NodesRun, after: &NodesRun) -> Vec<Finding> {
-    slow(after, &joined(before, after), None, "in the earlier record", &BTreeSet::new())
+    slow(after, &steps(before, after), None, "in the earlier record", &BTreeSet::new())
 }
 
 /// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
 pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComparison {
     let ((earlier, before), (later, after)) = (before, after);
-    let both = joined(before, after);
-    let cells: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
+    let both = since(before, after);
     let mut kinds: BTreeMap<(Transport, Probe, bool, bool), Vec<[f64; 2]>> = BTreeMap::new();
     let mut pairs = Vec::new();
-    for one in &both {
+    for (one, earlier) in &both {
         let step = &one.cell.step;
         let (Some(value), Some(expected)) = (one.cell.value(), &one.expected) else { continue };
         kinds
             .entry((step.transport, step.probe, step.is_loopback(), step.is_of_gpus()))
             .or_default()
             .push([expected.value, value]);
-        let old = cells.get(&key(after, one.cell)).and_then(|cell| cell.estimate);
-        let (Some(old), Some(new)) = (old, one.cell.estimate) else { continue };
+        let (Some(old), Some(new)) = (earlier.estimate, one.cell.estimate) else { continue };
         let apart = new.high < old.low || new.low > old.high;
         if apart && (value / expected.value - 1.0).abs() > CHANGED {
             pairs.push(pair(after, one));
@@ -123,7 +104,7 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         after: median(&values, 1),
     });
     let valued = |run: &NodesRun| run.cells.iter().filter(|cell| cell.value().is_some()).count();
-    let both = both.iter().filter(|one| one.cell.value().is_some()).count();
+    let both = both.iter().filter(|(one, _)| one.cell.value().is_some()).count();
     let known: Vec<Finding> = lost(before);
     let mut now: Vec<Finding> =
         lost(after).into_iter().filter(|f| !known.iter().any(|k| k.subjects == f.subjects)).collect();
@@ -134,7 +115,7 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         after: later.to_owned(),
         changes: changes.collect(),
         worse: now,
-        better: slow(before, &joined(after, before), None, "in the later record", &BTreeSet::new()),
+        better: slow(before, &steps(after, before), None, "in the later record", &BTreeSet::new()),
         pairs,
         alone: [valued(before).saturating_sub(both), valued(after).saturating_sub(both)],
     }

@@ -1,9 +1,9 @@
 //! All-reduces whose rate drops where a node joins.
 
-use super::Joined;
 use super::words::{FEW, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::site::ComparedStep;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};
@@ -26,7 +26,7 @@ const CAUSES: [&str; 10] = [
 ];
 
 /// Drops that no other finding explains; to the findings that do, what they cost in all-reduces is added.
-pub(super) fn all_reduces(run: &NodesRun, joined: &[Joined], findings: &mut [Finding]) -> Vec<Finding> {
+pub(super) fn all_reduces(run: &NodesRun, joined: &[ComparedStep], findings: &mut [Finding]) -> Vec<Finding> {
     let expected = |cell: &Cell| {
         let of = joined.iter().find(|j| std::ptr::eq(j.cell, cell))?;
         of.expected.as_ref().map(|expected| expected.value)

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::Joined;
 use super::words::{FEW, host, listed, quantity};
 use crate::check::gpu_nic_apart::{Nearby, nearby};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
+use peerlane_design::site::ComparedStep;
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Unit;
@@ -44,7 +44,7 @@ struct Differs<'a> {
 }
 
 /// Compares the nodes that have the same GPUs; silent on those that are not known.
-pub(super) fn apart(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
+pub(super) fn apart(run: &NodesRun, joined: &[ComparedStep], machines: &[Option<Arc<Machine>>]) -> Apart {
     // nodes of a simulated cluster share a machine
     let mut known: HashMap<*const Machine, Option<Nearby>> = HashMap::new();
     for machine in machines.iter().flatten() {
@@ -114,7 +114,7 @@ fn differ<'a>(nodes: &[(usize, &'a Nearby)]) -> Vec<Differs<'a>> {
 /// The finding on a node, and whether pairs of NCCL show it.
 fn fault(
     run: &NodesRun,
-    joined: &[Joined],
+    joined: &[ComparedStep],
     machines: &[Option<Arc<Machine>>],
     of: &Differs,
     first: Option<&str>,
@@ -191,10 +191,11 @@ fn fault(
 }
 
 /// What NCCL reaches between that GPU and others, beside the pairs without it.
-fn by_pairs(joined: &[Joined], node: usize, gpu: &str) -> Option<(bool, String)> {
+fn by_pairs(joined: &[ComparedStep], node: usize, gpu: &str) -> Option<(bool, String)> {
     let pairs = joined.iter().filter(|j| j.cell.step.probe == Probe::SendReceive);
-    let (with, without): (Vec<&Joined>, Vec<&Joined>) = pairs.partition(|j| j.cell.step.nodes().any(|of| of == node));
-    let median = |of: &[&Joined]| Median::of(&of.iter().filter_map(|j| j.cell.value()).collect::<Vec<_>>());
+    let (with, without): (Vec<&ComparedStep>, Vec<&ComparedStep>) =
+        pairs.partition(|j| j.cell.step.nodes().any(|of| of == node));
+    let median = |of: &[&ComparedStep]| Median::of(&of.iter().filter_map(|j| j.cell.value()).collect::<Vec<_>>());
     let own = median(&with)?.value;
     let others =
         median(&without).map_or_else(String::new, |m| format!(", and between others {}", quantity(false, m.value)));
@@ -202,7 +203,7 @@ fn by_pairs(joined: &[Joined], node: usize, gpu: &str) -> Option<(bool, String)>
 }
 
 /// The same of the smallest all-reduce with the node.
-fn by_all_reduce(joined: &[Joined], node: usize) -> Option<String> {
+fn by_all_reduce(joined: &[ComparedStep], node: usize) -> Option<String> {
     let with = joined.iter().filter(|j| j.cell.step.is_among_many() && j.cell.step.transport == Transport::Nccl);
     let with = with.filter(|j| j.cell.value().is_some() && j.cell.step.nodes().any(|of| of == node));
     let smallest = with.min_by_key(|j| j.cell.step.nodes().count())?;

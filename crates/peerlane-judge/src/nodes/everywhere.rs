@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::slow::LOOK_BESIDE_GPU;
 use super::words::{FEW, end, host, listed, quantity};
-use super::{Joined, OFF};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::site::{ComparedStep, OFF};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
@@ -25,12 +25,12 @@ const ERROR: f64 = 0.5;
 const ALONE: usize = 3;
 
 /// Rails whose pairs are slow.
-struct Rails<'a>(BTreeMap<&'a str, Vec<&'a Joined<'a>>>);
+struct Rails<'a>(BTreeMap<&'a str, Vec<&'a ComparedStep<'a>>>);
 
 impl<'a> Rails<'a> {
     /// Of writes by verbs with GPU or host memory, those of which nearly all are slow.
-    fn of(joined: &'a [Joined], gpus: bool, is_slow: impl Fn(&Joined) -> Option<bool>) -> Self {
-        let mut all: BTreeMap<&str, Vec<(bool, &Joined)>> = BTreeMap::new();
+    fn of(joined: &'a [ComparedStep], gpus: bool, is_slow: impl Fn(&ComparedStep) -> Option<bool>) -> Self {
+        let mut all: BTreeMap<&str, Vec<(bool, &ComparedStep)>> = BTreeMap::new();
         for one in joined.iter().filter(|j| !j.cell.again) {
             let step = &one.cell.step;
             let wanted = (step.transport, step.probe, step.is_of_gpus()) == (Transport::Verbs, Probe::Write, gpus);
@@ -47,7 +47,8 @@ impl<'a> Rails<'a> {
 
     /// The finding on all of them; `words` are of the NICs and of the share of what is expected.
     fn finding(&self, run: &NodesRun, rule: &str, words: impl Fn(&str, &str) -> String) -> Option<Finding> {
-        let all: Vec<(f64, &Joined)> = self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
+        let all: Vec<(f64, &ComparedStep)> =
+            self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
         let share = Median::of(&all.iter().map(|(share, _)| *share).collect::<Vec<_>>())?.value;
         let (_, worst) = all.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
         let (value, expected) = worst.cell.value().zip(worst.expected.as_ref())?;
@@ -57,7 +58,8 @@ impl<'a> Rails<'a> {
         let severity = if share < ERROR { Severity::Error } else { Severity::Warning };
         let raised = Raised::new(rule, FindingKind::Fault, severity, Certainty::Possible);
         let summary = words(&listed(&nics, FEW), &format!("{:.0} %", 100.0 * share));
-        let least = expected.range.map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
+        let least =
+            expected.interval().map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
         Some(Finding {
             measured: format!("from {from} to {to}, for one: {}", quantity(false, value)),
             expected: format!("{}{least}", quantity(false, expected.value)),
@@ -75,12 +77,8 @@ impl<'a> Rails<'a> {
 }
 
 /// GPU memory below what it may reach, and of two or three nodes host memory; what other findings name is left to them.
-pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Vec<Finding> {
-    let below_low = |one: &Joined| {
-        let expected = one.expected.as_ref()?;
-        let least = expected.range.map_or(SLOW * expected.value, |[low, _]| OFF * low);
-        Some(one.cell.value()? < least)
-    };
+pub(super) fn everywhere(run: &NodesRun, joined: &[ComparedStep], known: &[Finding]) -> Vec<Finding> {
+    let below_low = |one: &ComparedStep| Some(one.cell.value()? < OFF * one.expected.as_ref()?.low);
     let words = |nics: &str, share: &str| {
         format!(
             "GPU memory by {nics} reaches {share} of what the paths between NICs and GPUs should carry, on nearly all nodes"
@@ -95,7 +93,7 @@ pub(super) fn everywhere(run: &NodesRun, joined: &[Joined], known: &[Finding]) -
         confirm: "on one of them: `peerlane measure --tests nic,nic-gpu`; `lspci -vvv | grep ACSCtl`".to_owned(),
         ..finding
     });
-    let is_slow = |one: &Joined| Some(one.share()? < SLOW);
+    let is_slow = |one: &ComparedStep| Some(one.share()? < SLOW);
     let mut rails = Rails::of(joined, false, is_slow);
     let is_named = |nic: &str| {
         let ends = |subject: &Subject| subject.to_string().split('/').any(|part| part == nic);

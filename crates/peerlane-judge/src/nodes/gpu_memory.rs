@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Joined;
 use super::words::{FEW, end, host, listed, quantity};
 use crate::check::nic_gpu_refused::{CONFIRM, EXPECTED, fix};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
+use peerlane_design::site::{ComparedStep, OFF, Site};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
@@ -20,7 +19,7 @@ const SLOWER: f64 = 0.95;
 const LITTLE: f64 = 0.85;
 
 /// Adapters that take no memory of GPUs whose driver offers it, in one finding; and the nodes of which no NIC takes any.
-pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet<usize>) {
+pub(super) fn refused(run: &NodesRun, ends: &Site) -> (Option<Finding>, BTreeSet<usize>) {
     let (mut nodes, mut names, mut reason) = (BTreeSet::new(), Vec::new(), None);
     let (mut all, mut takes, mut of_first) = (0, 0, None);
     for (at, node) in run.nodes.iter().enumerate() {
@@ -62,7 +61,7 @@ pub(super) fn refused(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet
 }
 
 /// Pairs that reach more of GPU memory by way of host memory than directly, and are not slower than they should be.
-pub(super) fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Finding> {
+pub(super) fn staged_is_faster(run: &NodesRun, joined: &[ComparedStep]) -> Option<Finding> {
     let of = |probe: Probe| {
         joined.iter().filter(move |j| {
             let step = &j.cell.step;
@@ -70,7 +69,7 @@ pub(super) fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Find
         })
     };
     let is_sound =
-        |j: &&Joined| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= super::OFF * should);
+        |j: &&ComparedStep| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= OFF * should);
     // of a pair the path may be shared; what a NIC reads and writes shows with most of its partners
     let mut by_nic: BTreeMap<&End, Vec<f64>> = BTreeMap::new();
     let mut direct: BTreeMap<[&End; 2], f64> = BTreeMap::new();

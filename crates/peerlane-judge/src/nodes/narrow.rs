@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
+use peerlane_design::site::Site;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
@@ -30,13 +30,13 @@ struct Known {
 }
 
 /// Narrow paths, NIC by NIC of the same name on all nodes.
-pub(super) fn narrow(run: &NodesRun, ends: &Ends) -> Vec<Finding> {
+pub(super) fn narrow(run: &NodesRun, ends: &Site) -> Vec<Finding> {
     let mut all: BTreeMap<&str, Vec<Known>> = BTreeMap::new();
     for (node, of) in run.nodes.iter().enumerate() {
         for nic in &of.nics {
-            let Some(end) = ends.get(node, &nic.name) else { continue };
-            let (rate, why) = if end.into.0 < end.out.0 { &end.into } else { &end.out };
-            all.entry(&nic.name).or_default().push(Known { node, rate: *rate, why: why.clone(), port: nic.rate });
+            let Some(path) = ends.host_path(node, &nic.name) else { continue };
+            let (rate, why) = (Rate::from_bytes_per_second(path.value), path.binding.words.clone());
+            all.entry(&nic.name).or_default().push(Known { node, rate, why, port: nic.rate });
         }
     }
     all.into_iter().flat_map(|(nic, known)| of_name(run, nic, &known)).collect()

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::beside::Beside;
 use super::slow::{Key, beside_gpu};
 use super::words::{end, quantity, transport};
-use super::{Joined, OFF};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use peerlane_design::site::{ComparedStep, HostRates, OFF};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
@@ -19,11 +18,11 @@ const SLOW: f64 = 0.8;
 const ERROR: f64 = 0.5;
 
 /// Directions of a pair that are slow beside the other one. Of more than two nodes, peers tell which part it is.
-pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+pub(super) fn one_way(run: &NodesRun, joined: &[ComparedStep]) -> Vec<Finding> {
     if run.nodes.len() > 2 {
         return Vec::new();
     }
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let beside = HostRates::of(joined.iter().map(|j| j.cell));
     // of what was measured again, the later one counts
     let mut found = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Joined;
 use super::words::{FEW, end, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
+use peerlane_design::site::{ComparedStep, Site};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;
@@ -59,7 +58,7 @@ impl Same<'_> {
 
 /// All of them. Of several NICs the slowest one counts of those that are nearest to the GPUs, since it is not known which one NCCL
 /// took: no single slow NIC makes NCCL slow beside verbs.
-fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>> {
+fn pairs<'a>(run: &NodesRun, joined: &'a [ComparedStep], ends: &Site) -> Vec<Same<'a>> {
     let (near, direct): (Vec<BTreeSet<String>>, Vec<f64>) =
         (0..run.nodes.len()).map(|node| nearest(run, ends, node).unwrap_or((BTreeSet::new(), f64::INFINITY))).unzip();
     let key = |step: &Step| [step.from.node.min(step.to.node), step.from.node.max(step.to.node)];
@@ -88,7 +87,7 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
             *least = (value, &step.from);
         }
     }
-    let same = |one: &Joined| {
+    let same = |one: &ComparedStep| {
         let nodes = key(&one.cell.step);
         let (verbs, nic) = *verbs.get(&nodes)?;
         let predicted = one.expected.as_ref().map(|expected| expected.value);
@@ -102,7 +101,7 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
 
 /// The NICs of a node that are nearest to its first GPU, by which it takes part, and what the path to them carries, where that is
 /// known.
-fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>, f64)> {
+fn nearest(run: &NodesRun, ends: &Site, node: usize) -> Option<(BTreeSet<String>, f64)> {
     let machine = ends.machines().get(node)?.as_ref()?;
     let (fabric, node) = (&machine.fabric, run.nodes.get(node)?);
     let gpu = shown_gpu(fabric, node.gpus.first()?)?;
@@ -116,7 +115,7 @@ fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>
 }
 
 /// In one line; `None` where no pair was measured by both.
-pub(super) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Option<SamePairs> {
+pub(super) fn same_pairs(run: &NodesRun, joined: &[ComparedStep], ends: &Site) -> Option<SamePairs> {
     let all = pairs(run, joined, ends);
     let shares: Vec<f64> = all.iter().map(Same::share).collect();
     let median = Median::of(&shares)?.value;
@@ -134,8 +133,8 @@ pub(super) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Opti
 /// Nodes whose NCCL is far below verbs, and that findings of `explained` do not explain; with the nodes that it is about.
 pub(super) fn below(
     run: &NodesRun,
-    joined: &[Joined],
-    ends: &Ends,
+    joined: &[ComparedStep],
+    ends: &Site,
     explained: &BTreeSet<usize>,
 ) -> (Option<Finding>, BTreeSet<usize>) {
     let mut all = pairs(run, joined, ends);

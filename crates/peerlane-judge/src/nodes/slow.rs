@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Joined;
-use super::beside::Beside;
+use super::peers::{by_peers, usual_of_peers};
 use super::words::{host, quantity, transport};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
-use peerlane_design::measured_cluster::Ends;
-use peerlane_design::simulated_cluster::Prediction;
+use peerlane_design::site::{ComparedStep, HostRates, Site};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
@@ -45,7 +43,7 @@ struct Slow {
 impl Slow {
     /// Of two nodes each explains the values of the other one: it is the one whose loopback is slow, too, or else what is between
     /// them for all that is known. `step` is one of those that it explains.
-    fn of_two_nodes(self, joined: &[Joined], step: &Step) -> Slow {
+    fn of_two_nodes(self, joined: &[ComparedStep], step: &Step) -> Slow {
         let (node, nic) = match &self.place {
             Place::Node(node) => (*node, None),
             Place::Nic(node, nic) => (*node, Some(nic.clone())),
@@ -79,20 +77,23 @@ impl Slow {
 /// cause elsewhere.
 pub(super) fn slow(
     run: &NodesRun,
-    joined: &[Joined],
-    ends: Option<&Ends>,
+    joined: &[ComparedStep],
+    ends: Option<&Site>,
     source: &str,
     explained: &BTreeSet<usize>,
 ) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
-    let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
+    let kind = |j: &ComparedStep| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let beside = HostRates::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
-        let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
+        let of_kind = |j: &&ComparedStep| kind(j) == (transport, probe, gpus);
         let by_verbs = gpus && transport == Transport::Verbs && run.nodes.len() > 2;
-        let usual =
-            if by_verbs { beside.usual(run.nodes.len(), ends, joined.iter().filter(of_kind)) } else { BTreeMap::new() };
+        let usual = if by_verbs {
+            usual_of_peers(&beside, run.nodes.len(), ends, joined.iter().filter(of_kind))
+        } else {
+            BTreeMap::new()
+        };
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -100,18 +101,17 @@ pub(super) fn slow(
             .filter(of_kind)
             .filter_map(|j| {
                 let (expected, through) =
-                    j.expected.as_ref().map(|e| (j.against(), e.through.clone())).unwrap_or_default();
+                    j.expected.as_ref().map(|e| (j.against(), e.binding.through.clone())).unwrap_or_default();
                 // two nodes have no peers
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
                 let mut compared = j.cell.compared(expected, through)?;
-                let of_peers = if by_verbs { beside.by_peers(j, ends, &usual) } else { None };
+                let of_peers = if by_verbs { by_peers(&beside, j, ends, &usual) } else { None };
                 if of_peers.is_some() {
                     (compared.expected, compared.beside) = (None, of_peers);
                 }
-                let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
-                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(known));
+                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(|e| e.binding.is_known()));
                 Some(compared)
             })
             .collect();
@@ -227,7 +227,7 @@ impl Key {
     }
 }
 
-fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
+fn finding(run: &NodesRun, joined: &[ComparedStep], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
     // by the same NICs host memory is as fast as ever; of more nodes than two a pair alone is no matter of its ends
     let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs && slow.beside_host)
@@ -371,7 +371,7 @@ enum Loopback {
 }
 
 /// Whether loopbacks of the part are slow, compared with those of others.
-fn loopback(joined: &[Joined], key: &Key) -> Loopback {
+fn loopback(joined: &[ComparedStep], key: &Key) -> Loopback {
     let is_of = |end: &End| match key {
         Key::Node(node, _) => end.node == *node,
         Key::Nic(node, nic, _) => end.node == *node && end.nic.as_ref() == Some(nic),

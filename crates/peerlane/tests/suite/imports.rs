@@ -15,7 +15,7 @@ const ORDER: [(&str, &str); 9] = [
     ("peerlane-measure", "plan run measure simulated_machine nodes"),
     (
         "peerlane-design",
-        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
+        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster site infer case upgrades compare place tune",
     ),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),

@@ -3,12 +3,10 @@
 use std::io::Write;
 
 use peerlane::check::RULES_OF_NODES;
-use peerlane::cluster::Cluster;
 use peerlane::export::json::MachineCheck;
-use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{NodesCheck, joined, judge};
-use peerlane::simulated_cluster::of_record;
+use peerlane::nodes_check::{NodesCheck, judge};
+use peerlane::site::{self, Comparison};
 
 use super::super::check::can_write_page;
 use super::super::site::Site;
@@ -30,12 +28,11 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     }
     let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
-    let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run, cluster.as_ref());
-    let joined = joined(&run, cluster.as_ref(), &ends);
-    let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
+    let site = site_of(&run)?;
+    let comparison = Comparison::of(&site, &run);
+    let judged = judge(&comparison, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
-        write(page, &run, &joined, &judged, &file)?;
+        write(page, &comparison, &judged, &file)?;
     }
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     match format {
@@ -52,9 +49,9 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     Ok(Outcome { findings, incomplete: !run.complete })
 }
 
-/// The cluster that a record was simulated on.
-pub(super) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
-    of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
+/// The hosts of a record, and the network between them as far as it is known.
+pub(super) fn site_of(run: &NodesRun) -> Result<site::Site, Failure> {
+    site::Site::of(run).map_err(|e| Failure::new(format!("{}: {e}", run.name)))
 }
 
 /// The verdict, where formats are those of machines.

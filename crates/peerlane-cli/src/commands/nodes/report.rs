@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use peerlane::measured_cluster::Ends;
-use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{Joined, NodesCheck, joined, judge};
+use peerlane::nodes_check::{NodesCheck, judge};
 use peerlane::one_line::shown;
+use peerlane::site::Comparison;
 
 use super::super::check::write_html;
 use super::super::site::Site;
-use super::check::cluster_of;
+use super::check::site_of;
 use crate::args::ReportArgs;
 use crate::html::nodes_page;
 use crate::target::nodes::{Record, redacted};
@@ -25,11 +24,10 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
         redacted(&mut records);
     }
     let [Record { file, run }] = records;
-    let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run, cluster.as_ref());
-    let joined = joined(&run, cluster.as_ref(), &ends);
-    let judged = judge(&run, &joined, &ends, &Site::read(None)?.settings, None);
-    write(&args.output, &run, &joined, &judged, &file)?;
+    let site = site_of(&run)?;
+    let comparison = Comparison::of(&site, &run);
+    let judged = judge(&comparison, &Site::read(None)?.settings, None);
+    write(&args.output, &comparison, &judged, &file)?;
     if args.output != Path::new("-") {
         crate::note(&format!("wrote {}", shown(&args.output)));
     }
@@ -37,13 +35,7 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
 }
 
 /// Writes the page of a record, which tells no folder.
-pub(super) fn write(
-    page: &Path,
-    run: &NodesRun,
-    joined: &[Joined],
-    judged: &NodesCheck,
-    file: &str,
-) -> Result<(), Failure> {
+pub(super) fn write(page: &Path, comparison: &Comparison, judged: &NodesCheck, file: &str) -> Result<(), Failure> {
     let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-    write_html(page, nodes_page(run, joined, judged, &name))
+    write_html(page, nodes_page(comparison, judged, &name))
 }
