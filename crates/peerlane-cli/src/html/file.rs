@@ -5,8 +5,8 @@ use std::path::Path;
 
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
-use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{Joined, NodesCheck};
+use peerlane::nodes_check::NodesCheck;
+use peerlane::site;
 
 use super::{ReportDocument, Subject, document, nodes_page, page};
 use crate::Failure;
@@ -48,11 +48,10 @@ pub(crate) fn write_html(file: &Path, page: Result<String, serde_json::Error>) -
 /// Writes the page of a record, which names no folder.
 pub(crate) fn write_nodes_page(
     page: &Path,
-    run: &NodesRun,
-    joined: &[Joined],
+    comparison: &site::Comparison,
     judged: &NodesCheck,
     file: &str,
 ) -> Result<(), Failure> {
     let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-    write_html(page, nodes_page(run, joined, judged, &name))
+    write_html(page, nodes_page(comparison, judged, &name))
 }

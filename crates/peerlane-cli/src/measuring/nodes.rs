@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_run};
 use peerlane::one_line::shown;
+use peerlane::run::Partial;
 
 use super::interrupt::Interrupt;
 use crate::output_file::{Appended, Lock};
@@ -130,7 +131,7 @@ pub(crate) fn carry_out(
 }
 
 fn line(event: &Event) -> io::Result<String> {
-    NodesRun::event_line(event).map_err(io::Error::other)
+    Partial::event_line(event).map_err(io::Error::other)
 }
 
 /// Holds the sides of steps that need CUDA, for the agent that started this process.

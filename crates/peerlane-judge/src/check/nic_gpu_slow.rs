@@ -203,7 +203,7 @@ mod tests {
     use peerlane_machine::machine::Machine;
     use peerlane_machine::matrix::{Engine, Quantity, Unit};
     use peerlane_machine::origin::Origin as Source;
-    use peerlane_model::comparison::{Bottleneck, Expected};
+    use peerlane_model::comparison::Expected;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What is found where 12 GB/s are expected of each of four GPUs with each of four NICs, and these are measured: directly and
@@ -239,8 +239,7 @@ mod tests {
                 machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
             }
         }
-        let binding = Bottleneck { words: "its line".to_owned(), link: None };
-        let expected = |_: &Matrix, _, _| Some(Expected { value: 12.0, low, high: 12.5, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| Some(Expected::new(12.0, [low, 12.5], "its line"));
         see_expecting(&machine, Parts::embedded(), expected, |view| {
             run(view).into_iter().map(|raised| raised.finding.summary).collect()
         })

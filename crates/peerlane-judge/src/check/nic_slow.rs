@@ -213,7 +213,6 @@ mod tests {
     use peerlane_machine::machine::{Machine, Spread};
     use peerlane_machine::matrix::{Engine, Quantity, Unit};
     use peerlane_machine::origin::Origin as Source;
-    use peerlane_model::comparison::Bottleneck;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What is found where 49.7 GB/s are expected of each of four NICs, and these are measured.
@@ -235,9 +234,7 @@ mod tests {
         let spread = vec![vec![Some(Spread { n: 6, low: 0.0, high: 99.0 }); 4]; 4];
         let (also, published, known_cause) = (Vec::new(), false, None);
         machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
-        let binding = Bottleneck { words: "its line".to_owned(), link: None };
-        let expected =
-            |_: &Matrix, _, _| Some(Expected { value: 49.7, low: 47.0, high: 51.0, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| Some(Expected::new(49.7, [47.0, 51.0], "its line"));
         see_expecting(&machine, Parts::embedded(), expected, |view| {
             run(view).into_iter().map(|raised| raised.finding.summary).collect()
         })

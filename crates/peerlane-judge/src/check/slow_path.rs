@@ -448,14 +448,11 @@ mod tests {
     use peerlane_machine::fabric::{GpuLink, Link, LinkKind};
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;
-    use peerlane_model::comparison::Bottleneck;
     use peerlane_read::catalogue::Parts;
 
     /// What is found where `value` is expected everywhere.
     fn findings(machine: &Machine, value: Option<f64>) -> Vec<Finding> {
-        let binding = Bottleneck { words: "the switch".to_owned(), link: None };
-        let expected =
-            |_: &Matrix, _, _| value.map(|value| Expected { value, low: value, high: value, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| value.map(|value| Expected::exactly(value, "the switch"));
         see_expecting(machine, &Parts::default(), expected, |view| run(view).into_iter().map(|r| r.finding).collect())
     }
 

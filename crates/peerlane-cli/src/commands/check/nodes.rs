@@ -4,8 +4,8 @@ use std::io::Write;
 
 use peerlane::check::{Scope, rule_ids};
 use peerlane::export::json::MachineCheck;
-use peerlane::measured_cluster::Ends;
-use peerlane::nodes_check::{NodesCheck, joined, judge};
+use peerlane::nodes_check::{NodesCheck, judge};
+use peerlane::site::Comparison;
 use peerlane::verdict::Line;
 
 use crate::args::{CheckArgs, CheckFormat};
@@ -13,7 +13,7 @@ use crate::formats::{json, junit, nodes as formats};
 use crate::html::{can_write_page, write_nodes_page};
 use crate::render;
 use crate::site::Site;
-use crate::target::nodes::{Record, cluster_of, redacted};
+use crate::target::nodes::{Record, redacted, site_of};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -27,12 +27,11 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     }
     let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
-    let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run, cluster.as_ref());
-    let joined = joined(&run, cluster.as_ref(), &ends);
-    let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
+    let site = site_of(&run)?;
+    let comparison = Comparison::of(&site, &run);
+    let judged = judge(&comparison, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
-        write_nodes_page(page, &run, &joined, &judged, &file)?;
+        write_nodes_page(page, &comparison, &judged, &file)?;
     }
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     match format {

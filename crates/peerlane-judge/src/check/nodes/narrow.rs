@@ -27,9 +27,9 @@ fn narrow(view: &View) -> Vec<Raised> {
     let mut all: BTreeMap<&str, Vec<Known>> = BTreeMap::new();
     for (node, of) in run.nodes.iter().enumerate() {
         for nic in &of.nics {
-            let Some(end) = ends.get(node, &nic.name) else { continue };
-            let (rate, why) = if end.into.0 < end.out.0 { &end.into } else { &end.out };
-            all.entry(&nic.name).or_default().push(Known { node, rate: *rate, why: why.clone(), port: nic.rate });
+            let Some(path) = ends.host_path(node, &nic.name) else { continue };
+            let (rate, why) = (Rate::from_bytes_per_second(path.value), path.binding.words.clone());
+            all.entry(&nic.name).or_default().push(Known { node, rate, why, port: nic.rate });
         }
     }
     all.into_iter().flat_map(|(nic, known)| raised(of_name(run, nic, &known))).collect()

@@ -12,11 +12,11 @@ use peerlane_measure::nodes::NodesRun;
 const SLOW: f64 = 0.8;
 
 /// Directions of a pair that are slow beside the other one. Of more than two nodes, peers tell which part it is.
-pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+pub(super) fn one_way(run: &NodesRun, joined: &[ComparedStep]) -> Vec<Finding> {
     if run.nodes.len() > 2 {
         return Vec::new();
     }
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let beside = HostRates::of(joined.iter().map(|j| j.cell));
     // of what was measured again, the later one counts
     let mut found = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::everywhere;
+use super::peers::{by_peers, usual_of_peers};
 use super::prelude::*;
 use super::words::transport;
 use crate::check::nic_gpu_slow;
-use crate::joined::with_earlier;
-use peerlane_design::measured_cluster::Ends;
-use peerlane_design::simulated_cluster::Prediction;
+use peerlane_design::site::since;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
 
 pub(in crate::check) const SLOW_NODE: Rule =
@@ -66,7 +65,7 @@ struct Slow {
 impl Slow {
     /// Of two nodes each explains the values of the other one: it is the one whose loopback is slow, too, or else what is between
     /// them for all that is known. `step` is one of those that it explains.
-    fn of_two_nodes(self, joined: &[Joined], step: &Step) -> Slow {
+    fn of_two_nodes(self, joined: &[ComparedStep], step: &Step) -> Slow {
         let (node, nic) = match &self.place {
             Place::Node(node) => (*node, None),
             Place::Nic(node, nic) => (*node, Some(nic.clone())),
@@ -100,20 +99,23 @@ impl Slow {
 /// cause elsewhere.
 pub(super) fn slow(
     run: &NodesRun,
-    joined: &[Joined],
-    ends: Option<&Ends>,
+    joined: &[ComparedStep],
+    ends: Option<&Site>,
     source: &str,
     explained: &BTreeSet<usize>,
 ) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
-    let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
+    let kind = |j: &ComparedStep| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let hosts = HostRates::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
-        let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
+        let of_kind = |j: &&ComparedStep| kind(j) == (transport, probe, gpus);
         let by_verbs = gpus && transport == Transport::Verbs && run.nodes.len() > 2;
-        let usual =
-            if by_verbs { beside.usual(run.nodes.len(), ends, joined.iter().filter(of_kind)) } else { BTreeMap::new() };
+        let usual = if by_verbs {
+            usual_of_peers(&hosts, run.nodes.len(), ends, joined.iter().filter(of_kind))
+        } else {
+            BTreeMap::new()
+        };
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -121,24 +123,23 @@ pub(super) fn slow(
             .filter(of_kind)
             .filter_map(|j| {
                 let (expected, through) =
-                    j.expected.as_ref().map(|e| (j.against(), e.through.clone())).unwrap_or_default();
+                    j.expected.as_ref().map(|e| (j.against(), e.binding.through.clone())).unwrap_or_default();
                 // two nodes have no peers
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
                 let mut compared = j.cell.compared(expected, through)?;
-                let of_peers = if by_verbs { beside.by_peers(j, ends, &usual) } else { None };
+                let of_peers = if by_verbs { by_peers(&hosts, j, ends, &usual) } else { None };
                 if of_peers.is_some() {
                     (compared.expected, compared.beside) = (None, of_peers);
                 }
-                let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
-                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(known));
+                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(|e| e.binding.is_known()));
                 Some(compared)
             })
             .collect();
         let is_known = |suspect: &Suspect| {
             // other pairs may load the links of a path, other than those beside which host memory was measured there
-            let beside = |i: &usize| beside.is_of_pair(values[*i].step);
+            let beside = |i: &usize| hosts.is_of_pair(values[*i].step);
             !by_verbs || !matches!(suspect.place, Place::Path(..)) || suspect.values.iter().all(beside)
         };
         found.extend(suspects(&values, run.nodes.len()).into_iter().filter(is_known).map(|suspect| {
@@ -154,7 +155,7 @@ pub(super) fn slow(
                 probe,
                 latency: probe == Probe::Latency,
                 gpus,
-                beside_host: suspect.values.iter().all(|i| beside.get(values[*i].step).is_some()),
+                beside_host: suspect.values.iter().all(|i| hosts.get(values[*i].step).is_some()),
                 left: suspect.left,
                 measured,
                 usual,
@@ -199,7 +200,8 @@ pub(super) fn slow(
 
 /// Parts of the later record that are slower than in the earlier one; `source` names the earlier one.
 pub(crate) fn slower_than(before: &NodesRun, after: &NodesRun, source: &str) -> Vec<Finding> {
-    slow(after, &with_earlier(before, after), None, source, &BTreeSet::new())
+    let steps: Vec<ComparedStep> = since(before, after).into_iter().map(|(step, _)| step).collect();
+    slow(after, &steps, None, source, &BTreeSet::new())
 }
 
 /// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
@@ -253,7 +255,7 @@ impl Key {
     }
 }
 
-fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
+fn finding(run: &NodesRun, joined: &[ComparedStep], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
     // by the same NICs host memory is as fast as ever; of more nodes than two a pair alone is no matter of its ends
     let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs && slow.beside_host)
@@ -392,7 +394,7 @@ enum Loopback {
 }
 
 /// Whether loopbacks of the part are slow, compared with those of others.
-fn loopback(joined: &[Joined], key: &Key) -> Loopback {
+fn loopback(joined: &[ComparedStep], key: &Key) -> Loopback {
     let is_of = |end: &End| match key {
         Key::Node(node, _) => end.node == *node,
         Key::Nic(node, nic, _) => end.node == *node && end.nic.as_ref() == Some(nic),
