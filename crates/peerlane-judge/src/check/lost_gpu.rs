@@ -39,9 +39,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured(*detail)
         .evidence(view.cite_run())
         .fix(
-            "Look in the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors. Reseat the card, \
-             its riser and its power cables; check its temperature and power supply. Only a cold restart may bring the GPU \
-             back.",
+            "Reseat the card, its riser and its power cables, and switch the machine's power off and on: only a cold \
+             restart may bring the GPU back. If it falls off the bus again (Xid 79 in the kernel log), check its \
+             temperature and power supply, and have it serviced.",
         )
         .confirm("`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`")
         .about_nodes(names)
