@@ -227,7 +227,7 @@ impl<'a> Supervisor<'a> {
         let mut silence = Silence::new();
         loop {
             self.keeper.tick(self.run, self.progress);
-            self.progress.tick();
+            self.progress.draw();
             if self.interrupt.asked() {
                 return End::Interrupted;
             }
