@@ -1,16 +1,19 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
+mod off;
 mod table;
 
 use std::collections::{HashMap, HashSet};
 
-use peerlane::comparison::{Comparison, Expected, ExpectedMatrix, Series, Source};
+use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
 use peerlane::fabric::{Fabric, NodeKind};
 use peerlane::matrix::{Engine, Unit};
 use peerlane::names::{natural, ranges};
 
 use super::label;
 use super::text::{count, span, width};
+use off::{Off, leaves};
+pub(crate) use off::{better, worse};
 use table::Shared;
 pub(crate) use table::{Head, write};
 
@@ -50,22 +53,8 @@ struct Cell {
     class: Option<String>,
     expected: Option<f64>,
     measured: Option<(f64, f64)>,
-    /// Whether a measured value is not as expected.
-    off: bool,
-}
-
-/// A value this close to the prediction is as expected, even where the prediction's interval is narrower.
-const CLOSE: f64 = 0.1;
-
-/// A value this far from the prediction is not, even where the interval is wider.
-const FAR: f64 = 0.25;
-
-/// Whether a measured range leaves what counts as the prediction's interval.
-fn is_off(expected: &Expected, (from, to): (f64, f64)) -> bool {
-    let Expected { value, low, high, .. } = *expected;
-    let low = low.clamp(value * (1.0 - FAR), value * (1.0 - CLOSE));
-    let high = high.clamp(value * (1.0 + CLOSE), value * (1.0 + FAR));
-    value > 0.0 && (from < low || to > high)
+    /// How a measured value differs from what is expected, if it does.
+    off: Option<Off>,
 }
 
 /// How many values there are, and how many are as expected.
@@ -75,8 +64,10 @@ pub(crate) struct Tally {
     pub(crate) values: usize,
     /// Of these, with an expectation.
     pub(crate) compared: usize,
-    /// Of these, not as expected.
+    /// Of these, worse than expected.
     pub(crate) off: usize,
+    /// Of those with an expectation, better than expected.
+    pub(crate) better: usize,
     /// Expectations without a value.
     pub(crate) expected: usize,
 }
@@ -88,20 +79,10 @@ pub(crate) fn tally(sections: &[Section]) -> Tally {
     Tally {
         values: count(&|c| c.measured.is_some()),
         compared: count(&|c| c.measured.is_some() && c.expected.is_some()),
-        off: count(&|c| c.off),
+        off: count(&|c| c.off == Some(Off::Worse)),
+        better: count(&|c| c.off == Some(Off::Better)),
         expected: count(&|c| c.measured.is_none() && c.expected.is_some()),
     }
-}
-
-/// The values that are not as expected.
-pub(crate) fn off(sections: &[Section]) -> Vec<Section> {
-    let off = sections.iter().map(|section| Section {
-        what: section.what.clone(),
-        sources: section.sources.clone(),
-        unit: section.unit,
-        cells: section.cells.iter().filter(|cell| cell.off).cloned().collect(),
-    });
-    off.filter(|section| !section.cells.is_empty()).collect()
 }
 
 /// Measured and published numbers with what is expected; expectations alone if there are no such numbers.
@@ -144,7 +125,7 @@ impl Sections<'_> {
             let expected = series.expected(i, j).filter(|e| e.value > 0.0);
             let measured = series.measured(i, j).map(|m| (m.value, m.upto));
             let shown = if any_measured { measured.is_some() } else { expected.is_some() };
-            let off = expected.zip(measured).is_some_and(|(expected, measured)| is_off(expected, measured));
+            let off = expected.zip(measured).and_then(|(expected, measured)| leaves(expected, measured, matrix.unit));
             let cell = || Cell { off, ..self.cell(row, col, expected.map(|e| e.value), measured) };
             // what RDMA takes from NIC to NIC is no path of the machine
             let is_nic = |name| self.fabric.find(name).is_some_and(|id| self.fabric.node(id).kind == NodeKind::Nic);
@@ -171,7 +152,7 @@ impl Sections<'_> {
 
     fn cell(&self, row: &str, col: &str, expected: Option<f64>, measured: Option<(f64, f64)>) -> Cell {
         let class = class(self.fabric, row, col);
-        Cell { row: row.to_owned(), col: col.to_owned(), class, expected, measured, off: false }
+        Cell { row: row.to_owned(), col: col.to_owned(), class, expected, measured, off: None }
     }
 
     fn add(&mut self, what: String, source: String, unit: Unit, cells: Vec<Cell>) {
@@ -416,7 +397,7 @@ mod tests {
             class: Some("NV18".into()),
             expected: Some(396.1),
             measured: Some((393.4, 393.9)),
-            off: false,
+            off: None,
         };
         let section = |what: &str, cells| Section {
             what: format!("bandwidth, {what}, GB/s"),
@@ -455,7 +436,7 @@ mod tests {
             class: Some("PIX".into()),
             expected: Some(expected),
             measured: Some((measured, measured)),
-            off: false,
+            off: None,
         };
         let cells =
             vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];

@@ -54,6 +54,7 @@ pub(crate) fn write(
         if let Some(recognized) = &machine.recognized {
             hang(out, "", &recognized.to_string())?;
         }
+        comparison::better(&sections.sections).map_or(Ok(()), |text| hang(out, "", &text))?;
         dimmed(out, &summary(case, checked, &sections.tally(), Some("-v shows")))
     })?;
     let others = lines(|out| {
@@ -64,7 +65,7 @@ pub(crate) fn write(
     let mut room = LINES.saturating_sub(head.len() + tail.len() + others.len());
     let mut found = Vec::new();
     for amount in AMOUNTS {
-        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.shown_fix().as_deref()))?;
+        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.fix()))?;
         if found.len() + LEFT <= room {
             break;
         }
@@ -135,7 +136,7 @@ impl Values {
 
     /// Writes those that are off.
     fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
-        let off = comparison::off(&self.sections);
+        let off = comparison::worse(&self.sections);
         if most == 0 {
             Ok(())
         } else {
@@ -164,11 +165,12 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             kinds.push("the values".to_owned());
             format!("{}, none of which can be predicted", count(*values, "value"))
         }
-        Tally { values, compared, off, .. } => {
+        Tally { values, compared, off, better, .. } => {
             kinds.push("all values".to_owned());
-            let all = if (values, *off) == (compared, 0) { "all".to_owned() } else { (compared - off).to_string() };
-            let mut parts = vec![format!("{all} as expected")];
+            let good = compared - off - better;
+            let mut parts = vec![if good == *values { "all".to_owned() } else { good.to_string() } + " as expected"];
             parts.extend((*off > 0).then(|| format!("{off} off")));
+            parts.extend((*better > 0).then(|| format!("{better} faster")));
             parts.extend((values > compared).then(|| format!("{} not predicted", values - compared)));
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }
