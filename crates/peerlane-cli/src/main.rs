@@ -16,6 +16,7 @@ mod measuring;
 mod output_file;
 mod printable;
 mod program;
+mod progress;
 mod redact;
 mod render;
 mod site;

@@ -18,6 +18,7 @@ use super::{between, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Detail, FleetArgs};
 use crate::formats::{json, junit, markdown, prometheus};
 use crate::measuring::machines;
+use crate::progress::Bar;
 use crate::render::comparison::{self, Head, Section};
 use crate::render::headline::Headline;
 use crate::render::style::{self, paint};
@@ -44,7 +45,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut checks = Vec::new();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     for (i, (case, comparison)) in loaded.cases.iter().zip(&comparisons).enumerate() {
+        let bar = Bar::waiting(&format!("judging {}", case.machine.name));
         let mut checked = site.judge(case, comparison);
+        drop(bar);
         if let Some(list) = &args.thresholds {
             checked.thresholds = thresholds(comparison, Some(list.as_str()).filter(|name| *name != "all"));
         }

@@ -21,6 +21,7 @@ use peerlane::verdict::Line;
 
 use crate::args::{FleetArgs, FleetFormat};
 use crate::formats::{fleet as formats, json};
+use crate::progress::Bar;
 use crate::{Failure, Outcome, html};
 
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
@@ -57,8 +58,10 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
     let dictionary = Dictionary::default();
+    let bar = Bar::waiting("reading records");
     let mut found = read::read(&args.targets, &dictionary, args.redact.given);
     let before = read::read(&args.baseline, &dictionary, args.redact.given);
+    drop(bar);
     let mut unread = std::mem::take(&mut found.unread);
     unread.extend(before.unread);
     let problems: Vec<String> = unread.iter().map(|u| format!("{}: {}", u.name, u.why)).collect();
@@ -85,7 +88,9 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
         settings,
         again: Some(&again),
     };
+    let bar = Bar::waiting(&format!("judging {} records", found.nodes.len()));
     let mut fleet = judge(&records, unread);
+    drop(bar);
     if found.unheld > 0 {
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }

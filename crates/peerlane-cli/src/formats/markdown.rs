@@ -32,10 +32,13 @@ pub(crate) fn machine(case: &Case, comparison: &Comparison, checked: &MachineChe
     let fence = fence(&drawn);
     let _ = writeln!(text, "\n<details><summary>The machine</summary>\n\n{fence}text\n{drawn}{fence}\n\n</details>");
     let sections = comparison::sections(comparison, &machine.fabric, false);
-    let off = comparison::off(&sections);
+    let off = comparison::worse(&sections);
     if !off.is_empty() {
         text.push_str("\nNot as expected:\n");
         table(&mut text, &off);
+    }
+    if let Some(faster) = comparison::better(&sections) {
+        let _ = writeln!(text, "\n{}", inline(&faster));
     }
     if !sections.is_empty() {
         text.push_str("\n<details><summary>All values</summary>\n");

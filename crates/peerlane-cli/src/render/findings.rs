@@ -39,14 +39,14 @@ pub(crate) struct Amount {
 
 /// Writes the most important findings: those that say the same as one.
 ///
-/// `told`: a fix that the reader has seen already.
-pub(crate) fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, told: Option<&str>) -> io::Result<()> {
+/// `shown`: a fix that the reader has seen already.
+pub(crate) fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, shown: Option<&str>) -> io::Result<()> {
     let groups = alike(findings);
     let matter = groups.iter().take_while(|f| f.severity > Severity::Info).count();
     let (full, brief) = groups.split_at(matter.min(amount.full));
     for finding in full {
         writeln!(out)?;
-        short(out, finding, told.is_some_and(|told| told.starts_with(&shortened(&finding.fix, field_width(), 2))))?;
+        short(out, finding, shown == Some(&finding.fix))?;
     }
     if !brief.is_empty() {
         writeln!(out)?;
@@ -117,19 +117,19 @@ pub(crate) fn word(severity: Severity) -> &'static str {
 const LINES: usize = 6;
 
 /// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
-fn short(out: &mut dyn Write, finding: &Finding, is_told: bool) -> io::Result<()> {
+fn short(out: &mut dyn Write, finding: &Finding, fix_is_shown: bool) -> io::Result<()> {
     let head = headed(out, finding, 2)?;
-    let fix = if is_told { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
+    let fix = if fix_is_shown { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
     // a command is shown whole, or with -v
     let confirm = wrap(&finding.confirm, field_width()).len();
     let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
     let cost = cost(finding).map(|cost| format!("costs {cost}"));
     let expected = Some(format!("expected {}", finding.expected)).filter(|_| !finding.expected.is_empty());
     let details =
-        [Some(finding.measured.clone()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
+        [Some(finding.measured.clone()), expected, cost].into_iter().flatten().filter(|text| !text.is_empty());
     let room = LINES.saturating_sub(head + fix + confirm);
     field(out, "measured", &fitting(details, "; ", field_width(), room), style::PLAIN)?;
-    let text = if is_told { String::new() } else { shortened(&finding.fix, field_width(), fix) };
+    let text = if fix_is_shown { String::new() } else { fitting(sentences_of(&finding.fix), " ", field_width(), fix) };
     field(out, "fix", &text, style::PLAIN)?;
     field(out, "confirm", if confirm > 0 { &finding.confirm } else { "" }, style::DIM)
 }
@@ -149,11 +149,6 @@ fn fitting(parts: impl IntoIterator<Item = String>, between: &str, columns: usiz
         break;
     }
     text
-}
-
-/// The first sentences, which fill no more than so many lines.
-pub(crate) fn shortened(text: &str, columns: usize, lines: usize) -> String {
-    fitting(sentences_of(text), " ", columns, lines)
 }
 
 /// The sentences of a text.

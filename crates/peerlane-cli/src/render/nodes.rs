@@ -11,7 +11,7 @@ use peerlane::stats::Median;
 use peerlane::transfer::Registration;
 
 use super::findings::{self, Amount};
-use super::headline::Headline;
+use super::headline::{Headline, rates};
 use super::style::{self, paint};
 use super::table;
 use super::text::{count, hang};
@@ -56,7 +56,7 @@ pub(crate) fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, de
         }
     } else {
         let amount = Amount { full: 3, brief: 6 };
-        findings::brief(out, &check.findings, amount, headline.shown_fix().as_deref())?;
+        findings::brief(out, &check.findings, amount, headline.fix())?;
     }
     write_off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
     writeln!(out)?;
@@ -101,7 +101,7 @@ fn by_verbs(same: &SamePairs) -> String {
 pub(crate) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
     let first = check.findings.iter().find(|finding| finding.contributes() == Some(check.verdict));
     let cause = match (first, &check.missing) {
-        (Some(finding), _) => finding.summary.clone(),
+        (Some(finding), _) => format!("{}{}", finding.summary, rates(finding)),
         (None, Some(missing)) => format!("{missing}; judged: {}", check.checked.join(", ")),
         (None, None) if check.checked.is_empty() => {
             "two nodes have no peers, and nothing states what their network should carry".to_owned()

@@ -54,6 +54,7 @@ pub(crate) fn write(
         if let Some(recognized) = &machine.recognized {
             hang(out, "", &recognized.to_string())?;
         }
+        comparison::better(&sections.sections).map_or(Ok(()), |text| hang(out, "", &text))?;
         dimmed(out, &summary(case, checked, &sections.tally(), Some("-v shows")))
     })?;
     let others = lines(|out| {
@@ -64,7 +65,7 @@ pub(crate) fn write(
     let mut room = LINES.saturating_sub(head.len() + tail.len() + others.len());
     let mut found = Vec::new();
     for amount in AMOUNTS {
-        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.shown_fix().as_deref()))?;
+        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.fix()))?;
         if found.len() + LEFT <= room {
             break;
         }
@@ -135,7 +136,7 @@ impl Values {
 
     /// Writes those that are off.
     fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
-        let off = comparison::off(&self.sections);
+        let off = comparison::worse(&self.sections);
         if most == 0 {
             Ok(())
         } else {
@@ -170,8 +171,7 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             let all = if is_all { "all".to_owned() } else { (compared - off - better).to_string() };
             let mut parts = vec![format!("{all} as expected")];
             parts.extend((*off > 0).then(|| format!("{off} off")));
-            let doubt = || format!("{better} better, which puts the expectation in doubt");
-            parts.extend((*better > 0).then(doubt));
+            parts.extend((*better > 0).then(|| format!("{better} faster")));
             parts.extend((values > compared).then(|| format!("{} not predicted", values - compared)));
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }

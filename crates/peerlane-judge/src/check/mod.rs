@@ -116,6 +116,18 @@ use view::View;
 pub(crate) use words::distinct;
 pub(crate) use worse_than_before::RULE as WORSE_THAN_BEFORE;
 
+impl Finding {
+    /// The measured and the expected rate, in [`Cost::unit`], where both are known and one was measured.
+    ///
+    /// What a narrow link costs follows from its width, and is no measurement.
+    pub fn measured_and_expected(&self) -> Option<[f64; 2]> {
+        let by_width = [narrow_link::RULE.id, limited_link::RULE.id].contains(&self.rule.as_str());
+        let cost = self.cost.filter(|cost| !by_width && cost.share > 0.0 && cost.unit.time(1.0).is_none())?;
+        let expected = cost.lost / cost.share;
+        Some([expected - cost.lost, expected])
+    }
+}
+
 /// What rules look at.
 pub struct Context<'a> {
     /// The machine, and what else was given about it.

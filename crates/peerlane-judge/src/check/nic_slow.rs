@@ -140,8 +140,9 @@ fn by_loopback(view: &View, one: &Compared, id: NodeId) -> Raised {
         finding(view, &RULE, (Fault, Likely), &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
     raised
         .fix(
-            "No cable is involved: read the width of the adapter's link and of those above it (`lspci -vv`), and reseat or move the \
-             card whose link is narrow. Then check the maximum read request, relaxed ordering and the IOMMU (`iommu=pt`).",
+            "Reseat or move the card whose link is narrow (`lspci -vv`: the adapter's link and those above it); no \
+             cable is involved. If the links have their full width, check the maximum read request, relaxed ordering \
+             and the IOMMU (`iommu=pt`).",
         )
         .confirm(format!("`lspci -vv` of {nic}; {}", confirm::pairs("nic", &[view.node(id)])))
         .about(vec![view.node(id)])
@@ -168,8 +169,8 @@ fn beyond(view: &View, slow: &[&Compared], id: NodeId, role: Role, sound: bool) 
     Some(
         raised
             .fix(
-                "Check the port's speed (`ibstat`) and its error counters (`rdma statistic`, `perfquery`, `ethtool -S`), here and at the \
-                 switch, then replace the cable, then try another switch port.",
+                "Replace the cable, then try another switch port. Port speed (`ibstat`) and error counters (`rdma \
+                 statistic`, `perfquery`, `ethtool -S`), here and at the switch, show what is wrong.",
             )
             .confirm(format!("`ibstat {nic}`; {}", confirm::pairs("nic", &[view.node(id)])))
             .about(vec![view.node(id)]),

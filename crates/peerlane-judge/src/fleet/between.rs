@@ -225,7 +225,10 @@ fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Findi
         ))
         .expected(format!("{usual} NICs"))
         .measured(format!("{has} NICs"))
-        .fix("Look for the adapter with `lspci`, for its driver in the kernel log, and at the state of its port.")
+        .fix(
+            "Reseat the adapter if `lspci` does not show it; otherwise load its driver and enable its port. The \
+             kernel log has the driver's reason.",
+        )
         .confirm(format!("`ssh {host} ibv_devinfo`"))
         .about(vec![Subject::Node(host.clone())]);
     raised.finding

@@ -151,8 +151,8 @@ fn fault(
         None => (
             format!("{name}: no NIC is below the same switch as {gpus}, and on {other} {near} is"),
             format!(
-                "Look for {near}: `lspci` and `ibv_devinfo` list fewer adapters than on {other}. Until it is back, prefer other GPUs \
-                 of {name} for jobs of several nodes."
+                "Reseat {near}: `lspci` and `ibv_devinfo` list fewer adapters than on {other}. Until it is back, \
+                 prefer other GPUs of {name} for jobs of several nodes."
             ),
         ),
     };

@@ -55,10 +55,14 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
             measured: format!("links as {} reported them: {}", host(run, of.node), of.rate),
             expected: format!("{}, as others of that name have", Rate::from_bytes_per_second(usual)),
             fix: format!(
-                "Compare the slot and the PCIe link of {nic} with those of another node: speed and width as they are and as they \
-                 could be, and the firmware's settings; reseat it, or move it to the slot that others use."
+                "Reseat {nic}, or move it to the slot that others use. If it stays slow, compare speed and width of \
+                 its PCIe link, as they are and as they could be, and the firmware's settings with those of another \
+                 node."
             ),
-            confirm: format!("`ssh {} lspci -vv`: LnkCap and LnkSta of {nic} and of the bridges above it", host(run, of.node)),
+            confirm: format!(
+                "`ssh {} lspci -vv`: LnkCap and LnkSta of {nic} and of the bridges above it",
+                host(run, of.node)
+            ),
             cost: Some(Cost { lost: (usual - rate) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
             ..raised.summary(summary).about(Subject::nodes_of([name])).finding
         });

@@ -163,11 +163,14 @@ pub(super) fn below(
             end(run, worst.nic)
         ),
         expected: format!("nearly as much; below {:.0} % NCCL copies through host memory, or takes TCP", 100.0 * LOW),
-        fix: "Run NCCL there with NCCL_DEBUG=INFO: `via NET/IB/…/GDRDMA` is GPUDirect RDMA. Without GDRDMA load nvidia_peermem (or use \
-              a kernel and driver with dma-buf) after the adapters' driver, and turn ACS off or the IOMMU to passthrough; with \
-              `NET/Socket` look at NCCL_IB_HCA, NCCL_IB_DISABLE, and whether the container has /dev/infiniband."
+        fix: "Load nvidia_peermem after the adapters' driver (or use a kernel and driver with dma-buf), and turn ACS \
+             off or the IOMMU to passthrough, if NCCL_DEBUG=INFO shows no `via NET/IB/…/GDRDMA`. If it shows \
+             `NET/Socket`, correct NCCL_IB_HCA and NCCL_IB_DISABLE, and give the container /dev/infiniband."
             .to_owned(),
-        confirm: format!("`ssh {} lsmod | grep nvidia_peermem`; NCCL_DEBUG=INFO", names.first().map_or("", String::as_str)),
+        confirm: format!(
+            "`ssh {} lsmod | grep nvidia_peermem`; NCCL_DEBUG=INFO",
+            names.first().map_or("", String::as_str)
+        ),
         cost: Some(Cost {
             lost: (worst.verbs - worst.nccl) / 1e9,
             unit: Unit::GigabytesPerSecond,

@@ -358,12 +358,13 @@ const STAGED: &str =
     "with host memory, and directly, it is as fast as ever, so it is the GPU's copies to or from host memory";
 
 /// What to do about it.
-const LOOK_AT_COPIES: &str = "Look at the width of the GPU's link (`nvidia-smi -q`), at the NUMA node of the memory beside the NIC, and at \
-    the IOMMU (`iommu=pt`).";
+const LOOK_AT_COPIES: &str = "Move the GPU's card if its link is narrow (`nvidia-smi -q`), bind the NIC's memory to \
+     its own NUMA node, and boot with `iommu=pt`.";
 
 /// What to do about what lies between NICs and GPUs, on the nodes that have it.
-pub(super) const LOOK_BESIDE_GPU: &str = "look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot \
-    with `iommu=pt`, let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`).";
+pub(super) const LOOK_BESIDE_GPU: &str = "clear ACS on the switches' ports, boot with `iommu=pt`, and let the \
+     adapter write relaxed: peer traffic that is redirected or translated is slow. If that does not help, read the \
+     width of the GPU's link (`nvidia-smi -q`).";
 
 /// What to do where GPU memory alone is slow, and what would confirm it.
 pub(super) fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
@@ -439,29 +440,38 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
     let name = |node: usize| host(run, node);
     match (key, loopback) {
         _ if late => (
-            "Compare settings of the node with those of others: CPU frequency and idle states, interrupt moderation, NUMA node of the \
-             process, and for a path its route through the network."
+            "Set the node as the others are: CPU frequency and idle states, interrupt moderation, NUMA node of the \
+             process. For a path, compare its route through the network."
                 .to_owned(),
             "`cpupower frequency-info`, `ethtool -c`, `traceroute`".to_owned(),
         ),
         (Key::Switch(name), _) => (
             format!(
-                "Look at the ports of {name}: speed, errors, and whether links up are down, so that others carry their load; \
-                 then its routing."
+                "Replace the cables of ports of {name} that run slowly or have errors, and bring links up that are \
+                 down, so that others carry their load. If its ports are sound, correct its routing."
             ),
             "counters of the switch, `ibdiagnet`".to_owned(),
         ),
         (Key::Node(node, _), Loopback::Slow | Loopback::Unknown) => (
-            format!("Run `peerlane check live` on {}: PCIe links, IOMMU, CPU clocks; and look for other jobs there.", name(*node)),
+            format!(
+                "Do what `peerlane check live` advises on {}: PCIe links, IOMMU, CPU clocks. If it names no \
+                 cause, end other jobs there.",
+                name(*node)
+            ),
             format!("`ssh {} peerlane check live`", name(*node)),
         ),
         (Key::Node(node, _), Loopback::Fast) => (
-            format!("Look at what the NICs of {} have in common in the network: leaf switch, its uplinks, rate limits.", name(*node)),
+            format!(
+                "Correct what the NICs of {} have in common in the network: leaf switch, its uplinks, rate \
+                 limits.",
+                name(*node)
+            ),
             "counters of the leaf switch; `ethtool -S`".to_owned(),
         ),
         (Key::Nic(node, nic, _), Loopback::Slow) => (
             format!(
-                "Compare the PCIe link and firmware of {nic} on {} with those of another node; reseat or replace the NIC.",
+                "Reseat or replace {nic} on {}. Before that, compare its PCIe link and firmware with those of \
+                 another node.",
                 name(*node)
             ),
             format!("`ssh {} lspci -vv`: LnkSta of {nic}; `mlxlink`", name(*node)),
@@ -475,8 +485,8 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
             };
             (
                 format!(
-                    "Check port speed and error counters of {nic} on {} and at the switch, then replace the cable, then try \
-                     another switch port.{one_way}",
+                    "Replace the cable of {nic} on {}, then try another switch port. Port speed and error counters, \
+                     here and at the switch, show which it is.{one_way}",
                     name(*node)
                 ),
                 format!("`ssh {} rdma statistic show link {nic}`, `perfquery`, `ethtool -S`", name(*node)),
@@ -484,15 +494,20 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
         }
         (Key::Pair(a, b), _) if run.nodes.len() == 2 => (
             format!(
-                "Check port speed and error counters of the NICs of {} and {} and at the switch, then exchange the cables. A third \
-                 node in the run tells which end it is.",
+                "Exchange the cables between {} and {}. Port speed and error counters of their NICs and at the \
+                 switch show what is slow; a third node in the run shows which end it is.",
                 name(*a),
                 name(*b)
             ),
             "`perfquery`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
         ),
         (Key::Pair(a, b), _) => (
-            format!("Find the route between {} and {}: a link on it is slow, or shared with others.", name(*a), name(*b)),
+            format!(
+                "Replace or relieve the slow link on the route between {} and {}: the counters of the switches \
+                 on the way show it.",
+                name(*a),
+                name(*b)
+            ),
             "`ibtracert`, counters of the switches on the way".to_owned(),
         ),
     }
