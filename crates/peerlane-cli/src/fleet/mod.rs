@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use peerlane::check::Settings;
-use peerlane::fleet::{Dictionary, Node, Outlier, Records, judge};
+use peerlane::fleet::{Dictionary, Node, Records, judge};
 use peerlane::nodes::looks_like_nodes_run;
 use peerlane::run::looks_like_run;
 use peerlane::verdict::Line;

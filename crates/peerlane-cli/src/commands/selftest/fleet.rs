@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use peerlane::selftest::{Accused, FleetTest, SIZES, Tried, Trouble, Wish, fleet_test};
 
-use super::Ended;
 use crate::args::SelftestArgs;
 use crate::formats::json;
 use crate::progress::Bar;
