@@ -63,7 +63,7 @@ pub(crate) enum FailOn {
     /// A line or a value speaks of trouble, and nothing known explains it
     #[value(alias = "warning")]
     Unexplained,
-    /// The build or a setting costs something that was asked for
+    /// The build or a setting costs something that was requested
     #[value(alias = "info")]
     Limited,
     /// Nothing: always exit with 0 if check ran
@@ -88,7 +88,10 @@ mod tests {
     #[test]
     fn the_names_of_severities_are_aliases() {
         let named = |name: &str| FailOn::from_str(name, false);
-        assert_eq!(["error", "warning", "info", "never"].map(named), ["fault", "unexplained", "limited", "never"].map(named));
+        assert_eq!(
+            ["error", "warning", "info", "never"].map(named),
+            ["fault", "unexplained", "limited", "never"].map(named)
+        );
         assert!(named("error").is_ok() && named("fatal").is_err());
     }
 }

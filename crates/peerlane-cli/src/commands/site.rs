@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
-use peerlane::check::{missing, unchecked, Context, Finding, Settings, check_with, checked, next_commands, verdict};
-use peerlane::verdict::Verdict;
+use peerlane::check::{Context, Finding, Settings, check_with, checked, missing, next_commands, unchecked, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
 use peerlane::one_line::shown;
 use peerlane::run::Run;
+use peerlane::verdict::Verdict;
 
 use super::fleet;
 use crate::Failure;

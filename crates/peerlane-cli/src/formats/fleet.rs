@@ -80,10 +80,8 @@ fn suite(text: &mut String, name: &str, cases: &[(&str, Vec<&Outlier>)], line: L
     let (tests, failures, skipped) = (cases.len(), count(TestResult::Failed), count(TestResult::Skipped));
     let name = escape(name);
     // writing to a string cannot fail
-    let _ = writeln!(
-        text,
-        "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">"
-    );
+    let _ =
+        writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
     for (machine, found) in cases {
         let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", escape(machine));
         let Some(worst) = found.first() else {

@@ -43,10 +43,8 @@ fn suite(text: &mut String, check: &MachineCheck, rules: &[&str], line: Line) {
     let skipped = count(TestResult::Skipped) + if is_judged { 0 } else { silent };
     let (name, failures) = (escape(&check.name), count(TestResult::Failed));
     // writing to a string cannot fail
-    let _ = writeln!(
-        text,
-        "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">"
-    );
+    let _ =
+        writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
     for rule in rules {
         let found = of(rule);
         if found.is_empty() {
@@ -139,7 +137,10 @@ mod tests {
         let text = document(&checks, &ids, Line::Fault);
         let rules = ids.len();
         assert!(
-            text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\" skipped=\"1\">", rules + 1)),
+            text.contains(&format!(
+                "<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\" skipped=\"1\">",
+                rules + 1
+            )),
             "{text}"
         );
         assert_eq!((text.matches("<failure").count(), text.matches("<skipped ").count()), (1, 1));

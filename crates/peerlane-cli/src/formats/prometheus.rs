@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use peerlane::check::{Finding, FindingKind, Severity};
-use peerlane::verdict::Verdict;
 use peerlane::comparison::{Comparison, Metric};
 use peerlane::matrix::{Direction, Engine, Operation};
 use peerlane::subject::join;
+use peerlane::verdict::Verdict;
 
 /// One machine, judged.
 pub(crate) struct Judged<'a> {

@@ -2,10 +2,10 @@
 //! types are generated from that.
 
 use peerlane::check::Finding;
-use peerlane::verdict::Verdict;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
 use peerlane::units::Bytes;
+use peerlane::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::Serialize;
 

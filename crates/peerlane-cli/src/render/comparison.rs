@@ -133,7 +133,8 @@ impl Sections<'_> {
             let expected = series.expected(i, j).filter(|e| e.value > 0.0);
             let measured = series.measured(i, j).map(|m| (m.value, m.upto));
             let shown = if any_measured { measured.is_some() } else { expected.is_some() };
-            let cell = || Cell { standing: series.standing(i, j), ..self.cell(row, col, expected.map(|e| e.value), measured) };
+            let cell =
+                || Cell { standing: series.standing(i, j), ..self.cell(row, col, expected.map(|e| e.value), measured) };
             // what RDMA takes from NIC to NIC is no path of the machine
             let is_nic = |name| self.fabric.find(name).is_some_and(|id| self.fabric.node(id).kind == NodeKind::Nic);
             let class = match (with_diagonal && is_nic(row) && is_nic(col), row == col) {

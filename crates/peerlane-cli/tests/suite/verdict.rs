@@ -26,7 +26,8 @@ const NOT_JUDGED: Row = Row { verdict: "not-judged", exit: 0, failed: false, ski
 fn hold(target: &str, row: &Row, is_complete: bool) {
     let run = |more: &[&str]| peerlane(&[&["check", target], more].concat());
     let output = run(&["--json"]);
-    let checked: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{target}: {}", err(&output)));
+    let checked: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{target}: {}", err(&output)));
     assert_eq!(checked["verdict"], row.verdict, "{target}: {:#}", checked["findings"]);
     assert_eq!(status(&output), if is_complete { row.exit } else { 2 }, "{target}");
     assert_eq!(is_complete, checked.get("missing").is_none(), "{target}: {}", checked["missing"]);
@@ -41,7 +42,9 @@ fn hold(target: &str, row: &Row, is_complete: bool) {
     assert!(!row.skipped || junit.contains("<skipped message=\""), "{target}: {junit}");
     let metrics = stdout(&run(&["--format", "prometheus"]));
     for verdict in ["fault", "unexplained", "limited", "healthy", "not-judged"] {
-        let is_set = metrics.lines().any(|l| l.starts_with("peerlane_verdict{") && l.ends_with(&format!("verdict=\"{verdict}\"}} 1")));
+        let is_set = metrics
+            .lines()
+            .any(|l| l.starts_with("peerlane_verdict{") && l.ends_with(&format!("verdict=\"{verdict}\"}} 1")));
         assert_eq!(is_set, verdict == row.verdict, "{target}: {metrics}");
     }
     let page = path("verdict", "page.html");
@@ -86,7 +89,12 @@ fn one_fault_is_the_same_in_every_output() {
         ("refused", "[[faults]]\np2p_off = [\"GPU0\", \"GPU1\"]", FAULT, "isolate "),
         ("hung", "[[faults]]\nhang = [\"GPU0\", \"GPU1\"]", FAULT, "isolate "),
         ("memory", "[[faults]]\nerrors = \"GPU1\"\ncounter = \"ecc-uncorrected\"\nper_gb = 50.0", FAULT, "reset "),
-        ("retrained", "[[faults]]\nerrors = \"GPU1\"\ncounter = \"nvlink-recovery\"\nper_gb = 50.0", UNEXPLAINED, "hold "),
+        (
+            "retrained",
+            "[[faults]]\nerrors = \"GPU1\"\ncounter = \"nvlink-recovery\"\nper_gb = 50.0",
+            UNEXPLAINED,
+            "hold ",
+        ),
     ] {
         let target = planted(name, fault);
         let (record, is_complete) = record(name, &target);
@@ -109,8 +117,12 @@ fn twelve_of_eighteen_links_are_one_fault_as_a_text_too() {
     };
     let ports = |links: usize| {
         let gpu = |gpu: usize| {
-            let lines = (0..18).map(|n| format!("\t Link {n}: {}\n", if n < links { "26.562 GB/s" } else { "<inactive>" }));
-            format!("GPU {gpu}: NVIDIA H200 (UUID: GPU-0000000{gpu}-0000-0000-0000-000000000000)\n{}", lines.collect::<String>())
+            let lines =
+                (0..18).map(|n| format!("\t Link {n}: {}\n", if n < links { "26.562 GB/s" } else { "<inactive>" }));
+            format!(
+                "GPU {gpu}: NVIDIA H200 (UUID: GPU-0000000{gpu}-0000-0000-0000-000000000000)\n{}",
+                lines.collect::<String>()
+            )
         };
         (0..4).map(gpu).collect::<String>()
     };
@@ -184,9 +196,11 @@ fn an_impossible_number_is_no_measurement() {
             }
         }
     };
-    for (name, change) in
-        [("negative", &(|value: f64| -value) as &dyn Fn(f64) -> f64), ("none", &|_| 0.0), ("beyond", &|value| value * 1e6)]
-    {
+    for (name, change) in [
+        ("negative", &(|value: f64| -value) as &dyn Fn(f64) -> f64),
+        ("none", &|_| 0.0),
+        ("beyond", &|value| value * 1e6),
+    ] {
         let broken = edited(name, &record, |run| of_rates(run, change));
         hold(&broken, &NOT_JUDGED, false);
     }
@@ -195,7 +209,9 @@ fn an_impossible_number_is_no_measurement() {
 #[test]
 fn a_lower_rate_never_improves_the_verdict() {
     let (record, _) = record("lowered", "h200x4-vm");
-    let rank = |verdict: &Value| ["healthy", "limited", "not-judged", "unexplained", "fault"].iter().position(|v| verdict == v);
+    let rank = |verdict: &Value| {
+        ["healthy", "limited", "not-judged", "unexplained", "fault"].iter().position(|v| verdict == v)
+    };
     for wanted in [["GPU0", "GPU1"], ["host", "GPU2"]] {
         let mut before = rank(&document(&["check", &record, "--json"])["verdict"]);
         for (nth, factor) in [0.9, 0.8, 0.65, 0.4, 0.1].into_iter().enumerate() {

@@ -123,9 +123,9 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 #[cfg(test)]
 mod tests {
     use super::super::{Look, Rule};
-    use crate::finding::{FindingKind, Severity};
     use super::*;
     use crate::finding::Certainty;
+    use crate::finding::{FindingKind, Severity};
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
         let rule = Rule { id, run: Look::One(|_| None) };

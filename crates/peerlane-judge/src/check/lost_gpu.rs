@@ -23,7 +23,9 @@ fn reported(view: &View, lost: bool) -> Option<Raised> {
     })?;
     let names = list(&gpus.names);
     let raised = if lost {
-        RULE.raise(Fault, Error, Certain).summary(format!("{names}: fallen off the bus, as the driver reports")).fix(FIX)
+        RULE.raise(Fault, Error, Certain)
+            .summary(format!("{names}: fallen off the bus, as the driver reports"))
+            .fix(FIX)
     } else {
         RULE.raise(Fault, Error, Possible)
             .summary(format!("{names}: the driver gives no access, and does not say why"))

@@ -97,12 +97,12 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 
 pub use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 use peerlane_design::case::Case;
 use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
-pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 pub use settings::{Settings, SettingsError, Waiver};
 use view::View;
 pub(crate) use words::distinct;
@@ -388,7 +388,10 @@ mod tests {
         let (fault, design) = (FindingKind::Fault, FindingKind::Design);
         let (sure, unsure) = (Some(Verdict::Fault), Some(Verdict::Unexplained));
         assert_eq!(weighed(fault, Certainty::Likely, 0.01, 0.0), sure, "none by default");
-        assert_eq!((weighed(fault, Certainty::Likely, 0.5, 0.5), weighed(fault, Certainty::Likely, 0.51, 0.5)), (unsure, sure));
+        assert_eq!(
+            (weighed(fault, Certainty::Likely, 0.5, 0.5), weighed(fault, Certainty::Likely, 0.51, 0.5)),
+            (unsure, sure)
+        );
         assert_eq!(weighed(fault, Certainty::Certain, 0.3, 0.5), sure, "a source states the cause");
         assert_eq!(weighed(fault, Certainty::Likely, 0.0, 0.5), sure, "no matter of degree");
         assert_eq!(weighed(fault, Certainty::Possible, 0.9, 0.5), unsure);

@@ -2,8 +2,8 @@
 //! worse than its interval allows.
 
 use super::prelude::*;
-use peerlane_model::comparison::{Measurement, Series, Standing};
 use peerlane_model::assumptions::Unexplained;
+use peerlane_model::comparison::{Measurement, Series, Standing};
 
 pub(super) const RULE: Rule = Rule { id: "unexplained-value", run: Many(run) };
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::waves::{Wave, method, waves};
 use super::Conclusion;
+use super::waves::{Wave, method, waves};
 use crate::verdict::Gate;
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::machine::Machine;

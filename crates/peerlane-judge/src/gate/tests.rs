@@ -86,6 +86,12 @@ fn lines_are_short_and_name_the_place_once() {
     assert_eq!(fit("äöü", 3), "äöü");
     assert_eq!(Conclusion::not_judged("GPU0 is in use").line(""), "unknown: GPU0 is in use");
     assert_eq!(Conclusion::of(Verdict::NotJudged, &[], None).outcome, Gate::Unknown);
-    assert_eq!(Conclusion::of(Verdict::NotJudged, &[], Missing::of(3, 9)).line(""), "unknown: 3 of 9 planned steps have no value");
-    assert_eq!(Conclusion::of(Verdict::Healthy, &[], None).line("2 GPUs, 9 tests, 1.2 s"), "ok: 2 GPUs, 9 tests, 1.2 s");
+    assert_eq!(
+        Conclusion::of(Verdict::NotJudged, &[], Missing::of(3, 9)).line(""),
+        "unknown: 3 of 9 planned steps have no value"
+    );
+    assert_eq!(
+        Conclusion::of(Verdict::Healthy, &[], None).line("2 GPUs, 9 tests, 1.2 s"),
+        "ok: 2 GPUs, 9 tests, 1.2 s"
+    );
 }

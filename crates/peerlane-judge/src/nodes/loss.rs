@@ -158,11 +158,7 @@ fn of_link(name: &str, counts: &Counts) -> Option<Finding> {
              sent, look for a port that is paused or down."
         ),
         confirm: confirm(name),
-        ..raised(
-            format!("{name}: {words}"),
-            &names,
-            &BTreeMap::from([(name.to_owned(), counts.clone())]),
-        )
+        ..raised(format!("{name}: {words}"), &names, &BTreeMap::from([(name.to_owned(), counts.clone())]))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Values between nodes that are worse than they may be, and that no finding explains.
 
-use super::words::{FEW, end, host, listed, quantity};
 use super::Joined;
+use super::words::{FEW, end, host, listed, quantity};
 use crate::check::raised::Raised;
 use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
@@ -14,9 +14,13 @@ const LEAST: f64 = 0.8;
 pub(super) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
     let is_named = |one: &Joined| {
         let hosts: Vec<String> = one.cell.step.nodes().map(|node| host(run, node)).collect();
-        let of_host = |name: &str| hosts.iter().any(|own| name == own || name.split_once('/').is_some_and(|(host, _)| host == own));
+        let of_host = |name: &str| {
+            hosts.iter().any(|own| name == own || name.split_once('/').is_some_and(|(host, _)| host == own))
+        };
         let explains = |finding: &&Finding| finding.contributes().is_some();
-        let names = |finding: &Finding| finding.subjects.is_empty() || finding.subjects.iter().flat_map(Subject::nodes).any(of_host);
+        let names = |finding: &Finding| {
+            finding.subjects.is_empty() || finding.subjects.iter().flat_map(Subject::nodes).any(of_host)
+        };
         known.iter().filter(explains).any(names)
     };
     let is_worse = |one: &&Joined| {
@@ -28,7 +32,8 @@ pub(super) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) 
     let step = &worst.cell.step;
     let late = step.probe == Probe::Latency;
     let [from, to] = [&step.from, &step.to].map(|of| end(run, of));
-    let paths: Vec<String> = all.iter().map(|one| format!("{} → {}", end(run, &one.cell.step.from), end(run, &one.cell.step.to))).collect();
+    let paths: Vec<String> =
+        all.iter().map(|one| format!("{} → {}", end(run, &one.cell.step.from), end(run, &one.cell.step.to))).collect();
     let raised = Raised::new("unexplained-value", FindingKind::Fault, Severity::Warning, Certainty::Possible)
         .summary(format!("nothing known explains what was measured between nodes: {}", listed(&paths, FEW)))
         .expected(worst.expected.as_ref().map_or_else(String::new, |expected| quantity(late, expected.value)))

@@ -94,7 +94,13 @@ pub(super) struct Counts {
 impl State {
     /// Counts a conclusion, which rests on measurements or not; returns what has to be done. What is not judged or not explained
     /// changes nothing.
-    pub(super) fn count(&mut self, concluded: &Conclusion, measured: bool, line: &str, counts: Counts) -> Option<Order> {
+    pub(super) fn count(
+        &mut self,
+        concluded: &Conclusion,
+        measured: bool,
+        line: &str,
+        counts: Counts,
+    ) -> Option<Order> {
         match concluded.outcome {
             Gate::Unknown | Gate::Hold => return None,
             Gate::Ok if self.measured && !measured => return None,

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use peerlane_judge::check::Waived;
 use peerlane_judge::finding::Finding;
-use peerlane_judge::verdict::Verdict;
 use peerlane_judge::thresholds::Threshold;
+use peerlane_judge::verdict::Verdict;
 use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::MachineComparison;
 
