@@ -4,6 +4,7 @@
 use peerlane::check::Finding;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
+use peerlane::units::Bytes;
 use peerlane::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::Serialize;
