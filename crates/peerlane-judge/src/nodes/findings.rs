@@ -6,7 +6,7 @@ use super::words::{FEW, end, host, listed};
 use crate::check::raised::Raised;
 use crate::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
-use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
+use peerlane_measure::nodes::{Cell, End, Memory, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
 
 /// Share of an end's values that must fail for it to be the explanation.
@@ -90,7 +90,7 @@ struct Group {
 struct At<'a> {
     node: usize,
     nic: Option<&'a str>,
-    memory: Option<&'a str>,
+    memory: Option<&'a Memory>,
 }
 
 impl<'a> At<'a> {
@@ -102,12 +102,12 @@ impl<'a> At<'a> {
     }
 
     fn is(&self, end: &End) -> bool {
-        let memory = self.memory.is_none_or(|memory| memory == end.memory);
+        let memory = self.memory.is_none_or(|memory| *memory == end.memory);
         (self.node, self.nic) == (end.node, end.nic.as_deref()) && memory
     }
 
     fn is_gpu_beside_nic(&self) -> bool {
-        self.nic.is_some() && self.memory.is_some_and(|memory| memory.starts_with("GPU"))
+        self.nic.is_some() && self.memory.is_some_and(Memory::is_device)
     }
 }
 
