@@ -4,7 +4,6 @@
 use peerlane::check::Finding;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
-use peerlane::units::Bytes;
 use peerlane::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::Serialize;
