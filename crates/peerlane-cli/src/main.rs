@@ -4,6 +4,8 @@
 //! The analysis is in the library. This binary turns arguments into machines ([`target`]), runs one
 //! command on them ([`commands`]) and prints the result ([`render`]).
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 mod args;
 mod commands;
 mod formats;
@@ -11,11 +13,13 @@ mod host;
 mod html;
 mod live;
 mod measuring;
+#[expect(clippy::disallowed_methods, reason = "opens files to write them")]
 mod output_file;
 mod printable;
 mod program;
 mod redact;
 mod render;
+#[expect(clippy::disallowed_methods, reason = "makes folders durable")]
 mod system;
 mod target;
 
@@ -28,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Color, Command};
+use peerlane::input_file::Refused;
 use peerlane::one_line::{escaped, is_hidden};
 use printable::Filter;
 
@@ -52,6 +57,12 @@ enum Failure {
 impl Failure {
     fn new(message: impl Into<String>) -> Self {
         Failure::Message(message.into())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::Message(refused.to_string())
     }
 }
 

@@ -6,7 +6,6 @@ mod redacted;
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
+use peerlane::input_file::{self, Kind, What};
 use peerlane::machine::Machine;
 use peerlane::names::closest;
 use peerlane::nodes::looks_like_nodes_run;
@@ -25,9 +25,6 @@ use peerlane::what_if::{Edit, apply};
 
 use crate::render::{line_width, text::wrap};
 use crate::{Failure, PREFIX, live};
-
-/// Limit of system files, which are written by hand and far smaller.
-const MAX_SYSTEM_BYTES: u64 = 4 << 20;
 
 /// How much of a source is read to see whether it may be JSON.
 const HEAD_BYTES: u64 = 64;
@@ -267,31 +264,36 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
         return example::read().map(Source::Text);
     }
     let path = Path::new(path);
-    match path.try_exists() {
-        Ok(true) => {}
-        Ok(false) => return Err(unknown(target, "no such system or file")),
-        Err(error) => return Err(format!("{target}: {error}")),
-    }
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
+    let what = what(path, target)?;
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && what == What::File {
         return read_system(path, target).map(|case| Source::Case(Box::new(case)));
     }
     if is_nodes_run(path) {
         let record = nodes::Record::of(path)?;
         return nodes::nodes_of(&record.run, target);
     }
-    // a file that is too large is rejected before it is read
-    if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {
+    if what == What::Folder {
         return evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string());
     }
-    let file = fs::File::open(path).map_err(|e| format!("{target}: {e}"))?;
+    let file = input_file::open(path, Kind::Source)?;
+    // a file that is too large is rejected before it is read
+    if file.size() > MAX_RUN_BYTES as u64 {
+        return file.all().map(|_| Source::Text(Found::default())).map_err(String::from);
+    }
     read_stream(target, file)
+}
+
+/// What a path stands for; the message for an unknown name has similar ones.
+fn what(path: &Path, name: &str) -> Result<What, String> {
+    input_file::what(path).map_err(|refused| match refused.is_absent() {
+        true => unknown(name, "no such system or file"),
+        false => refused.to_string(),
+    })
 }
 
 /// Whether a file is a record between nodes, whole or growing.
 pub(crate) fn is_nodes_run(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let mut read = || fs::File::open(path)?.take(1024).read_to_end(&mut head);
-    path.is_file() && read().is_ok() && looks_like_nodes_run(&String::from_utf8_lossy(&head))
+    input_file::head(path, 1024).is_ok_and(|head| looks_like_nodes_run(&String::from_utf8_lossy(&head)))
 }
 
 /// A recorded run or an inference, otherwise text for the scanners.
@@ -354,12 +356,7 @@ fn read_system(path: &Path, name: &str) -> Result<Case, String> {
 
 /// The text of a system file.
 pub(crate) fn system_file(path: &Path, name: &str) -> Result<String, String> {
-    let refused = |e: io::Error| format!("{name}: {e}");
-    let mut bytes = Vec::new();
-    fs::File::open(path).map_err(refused)?.take(MAX_SYSTEM_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
-    if bytes.len() as u64 > MAX_SYSTEM_BYTES {
-        return Err(format!("{name}: not a system file: larger than {} MiB", MAX_SYSTEM_BYTES >> 20));
-    }
+    let bytes = input_file::read(path, Kind::Design)?;
     let text = evidence::decode(&bytes);
     if text.contains(['\0', char::REPLACEMENT_CHARACTER]) {
         return Err(format!("{name}: not a system file: not UTF-8 text"));

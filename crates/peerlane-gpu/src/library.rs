@@ -32,6 +32,7 @@ use crate::bindings::verbs::Verbs;
 use crate::search::{self, Distrust, Folders, Rule};
 use crate::system;
 
+use peerlane::input_file::{Kind, text};
 use peerlane::one_line::shown;
 use places::{Place, Places};
 
@@ -191,7 +192,7 @@ impl Library {
             let file = name.into_owned();
             return Err(LibraryError::Other { file, wanted: identity.name, symbol: identity.probe });
         }
-        let file = std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| file_at(&maps, address));
+        let file = text(Path::new("/proc/self/maps"), Kind::Proc).ok().and_then(|maps| file_at(&maps, address));
         let file = file.unwrap_or_else(|| PathBuf::from(place));
         if file.components().any(|part| part.as_os_str() == "stubs") {
             return Err(LibraryError::Stub { file: shown(&file) });

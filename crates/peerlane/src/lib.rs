@@ -9,7 +9,9 @@
 //!                    catalogue └──→ plan ─→ measure ─→ run
 //! ```
 //!
-//! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
+//! The library prints nothing, touches no GPU, and opens files in [`input_file`] alone.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
 
 pub mod export;
 
@@ -24,4 +26,4 @@ pub use peerlane_machine::{
 };
 pub use peerlane_measure::{measure, nodes, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
-pub use peerlane_read::{assemble, catalogue, evidence};
+pub use peerlane_read::{assemble, catalogue, evidence, input_file};

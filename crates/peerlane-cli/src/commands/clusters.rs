@@ -2,10 +2,10 @@
 
 use peerlane::one_line::shown;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::Path;
 
 use peerlane::cluster::{self, Cluster, Wanted};
+use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
 use peerlane::measured_cluster;
 use peerlane::simulate::result::Job;
@@ -168,7 +168,7 @@ pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job,
         let workload = word.parse::<Workload>().map_err(refused)?;
         return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
     }
-    let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    let text = input_file::text(Path::new(word), Kind::Trace)?;
     let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
     Ok(Job::Program(word.to_owned(), trace.program, trace.bytes as u64))
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::mpsc;
@@ -13,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
+use peerlane::input_file::attribute;
 use peerlane::machine::Machine;
 use peerlane::one_line::shown;
 use peerlane::plan::{Method, Plan, Scope, Selection, Test, UsableNics};
@@ -240,11 +240,10 @@ fn begin(measured: &Measured, plan: Plan) -> Run {
 
 /// Time and host, as reported by the operating system.
 pub(super) fn here() -> Conditions {
-    let text_of = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
     Conditions {
         began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         host: host::system(),
-        kernel: text_of("/proc/sys/kernel/osrelease"),
+        kernel: attribute("/proc/sys/kernel/osrelease"),
         ..Conditions::default()
     }
 }

@@ -1,7 +1,6 @@
 //! The settings of `check` and `report`: a site's rules, and an earlier run to compare with.
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
@@ -9,10 +8,10 @@ use peerlane::check::{Context, Finding, Settings, Verdict, check_with, checked, 
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
+use peerlane::input_file::{self, Kind};
 use peerlane::one_line::shown;
 use peerlane::run::Run;
 
-use super::fleet;
 use crate::Failure;
 use crate::redact::Redactor;
 use crate::target::Loaded;
@@ -22,9 +21,6 @@ const SITE: &str = "/etc/peerlane/rules.toml";
 
 /// The environment variable that names another file.
 const VARIABLE: &str = "PEERLANE_RULES";
-
-/// Limit of settings files, which are written by hand and far smaller.
-const MAX_SETTINGS: u64 = 1 << 20;
 
 /// Settings, and an earlier run to compare with.
 pub(super) struct Site {
@@ -44,7 +40,7 @@ impl Site {
     pub(super) fn since(mut self, baseline: Option<&Path>, redact: bool) -> Result<Self, Failure> {
         if let Some(path) = baseline {
             let mut name = shown(path);
-            let mut text = fleet::text(path).map_err(Failure::new)?;
+            let mut text = input_file::text(path, Kind::Run)?;
             if redact {
                 let mut redactor = Redactor::default();
                 redactor.learn(&text);
@@ -104,10 +100,6 @@ fn settings(named: Option<&Path>) -> Result<Settings, Failure> {
         None if Path::new(SITE).is_file() => PathBuf::from(SITE),
         None => return Ok(Settings::default()),
     };
-    let refused = |why: String| Failure::new(format!("{}: {why}", shown(&path)));
-    if fs::metadata(&path).map_err(|e| refused(e.to_string()))?.len() > MAX_SETTINGS {
-        return Err(refused(format!("not a settings file: larger than {} MiB", MAX_SETTINGS >> 20)));
-    }
-    let text = fs::read_to_string(&path).map_err(|e| refused(e.to_string()))?;
-    Settings::read(&text).map_err(|e| refused(e.to_string()))
+    let text = input_file::text(&path, Kind::Settings)?;
+    Settings::read(&text).map_err(|e| Failure::new(format!("{}: {e}", shown(&path))))
 }

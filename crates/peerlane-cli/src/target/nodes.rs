@@ -1,12 +1,12 @@
 //! Records between nodes as TARGETs: whole, or as the machines of their nodes.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use peerlane::case::Case;
+use peerlane::input_file::{self, Kind};
 use peerlane::measured_cluster::machines;
-use peerlane::nodes::{MAX_NODES_BYTES, NodesRun};
+use peerlane::nodes::NodesRun;
 use peerlane::one_line::shown;
 
 use super::{Source, is_nodes_run};
@@ -43,11 +43,7 @@ impl Record {
         if !is_nodes_run(path) {
             return Err(refuse("no record between nodes, as `peerlane measure --nodes -o FILE` writes it".to_owned()));
         }
-        let size = fs::metadata(path).map_or(0, |of| of.len());
-        if size > MAX_NODES_BYTES as u64 {
-            return Err(refuse(format!("larger than {} MiB", MAX_NODES_BYTES >> 20)));
-        }
-        let bytes = fs::read(path).map_err(|e| refuse(e.to_string()))?;
+        let bytes = input_file::read(path, Kind::NodesRun)?;
         let (run, unreadable) = NodesRun::read(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
         if unreadable > 0 {
             crate::say(&format!("{file}: left out {unreadable} lines that are cut or unreadable"));

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use peerlane::catalogue;
 use peerlane::evidence::{self, Files, Item};
+use peerlane::input_file::What;
 use peerlane::nodes::NodesRun;
 use peerlane::run::MAX_RUN_BYTES;
 
 use super::nodes::{self, Record};
-use super::{Source, example, is_nodes_run, read_document, system_file, unknown};
+use super::{Source, example, is_nodes_run, read_document, system_file, what};
 use crate::live;
 use crate::redact::Redactor;
 
@@ -93,19 +94,15 @@ fn open(target: &OsStr) -> Result<Raw, String> {
         return example::read().map(|found| Raw::Public(Box::new(Source::Text(found))));
     }
     let path = Path::new(target);
-    match path.try_exists() {
-        Ok(true) => {}
-        Ok(false) => return Err(unknown(name, "no such system or file")),
-        Err(error) => return Err(format!("{name}: {error}")),
-    }
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
+    let what = what(path, name)?;
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && what == What::File {
         return system_file(path, name).map(Raw::System);
     }
     if is_nodes_run(path) {
         return Record::of(path).map(|record| Raw::Nodes(Box::new(record.run)));
     }
     let files = evidence::collect(path).map_err(|e| e.to_string())?;
-    Ok(if path.is_dir() { Raw::Files(files) } else { of_files(files) })
+    Ok(if what == What::Folder { Raw::Files(files) } else { of_files(files) })
 }
 
 /// A single text, or an archive.

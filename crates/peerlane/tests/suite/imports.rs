@@ -10,7 +10,7 @@ const ORDER: [(&str, &str); 9] = [
         "peerlane-machine",
         "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
-    ("peerlane-read", "evidence catalogue assemble"),
+    ("peerlane-read", "input_file evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
     ("peerlane-measure", "plan run measure simulated_machine nodes"),
     (

@@ -7,16 +7,15 @@ mod show;
 mod texts;
 mod zip;
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 
 use peerlane::check::Settings;
 use peerlane::fleet::{Dictionary, Node, Records, judge};
+use peerlane::input_file::{self, Folder};
 use peerlane::nodes::looks_like_nodes_run;
-use peerlane::one_line::shown;
-use peerlane::run::{MAX_RUN_BYTES, looks_like_run};
+use peerlane::run::looks_like_run;
 
 use super::check::{can_write_page, write_html};
 use super::json;
@@ -38,28 +37,20 @@ const FEW: usize = 5;
 pub(super) fn is_fleet(targets: &[OsString]) -> bool {
     match targets {
         [only] if Path::new(only).is_dir() => {
-            let files = fs::read_dir(only).into_iter().flatten().flatten().map(|entry| entry.path().into_os_string());
-            files.filter(|file| is_run(file)).take(FEWEST).count() == FEWEST
+            let Ok(folder) = Folder::of(Path::new(only)) else { return false };
+            let entries = folder.entries(Path::new(only)).into_iter().flatten();
+            let files = entries.filter(|entry| entry.what.is_ok());
+            files.filter(|file| is_run(&file.path)).take(FEWEST).count() == FEWEST
         }
-        _ => targets.len() >= FEWEST && targets.iter().all(|target| is_run(target)),
+        _ => targets.len() >= FEWEST && targets.iter().all(|target| is_run(Path::new(target))),
     }
 }
 
-fn is_run(target: &OsStr) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(target).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-    let head = String::from_utf8_lossy(&head);
-    read.is_ok() && (looks_like_run(&head) || looks_like_nodes_run(&head))
-}
-
-/// The text of a record.
-pub(super) fn text(file: &Path) -> Result<String, String> {
-    let name = shown(file);
-    let refused = |e: std::io::Error| format!("{name}: {e}");
-    if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
-        return Err(format!("{name}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
-    }
-    fs::read_to_string(file).map_err(refused)
+fn is_run(file: &Path) -> bool {
+    input_file::head(file, HEAD).is_ok_and(|head| {
+        let head = String::from_utf8_lossy(&head);
+        looks_like_run(&head) || looks_like_nodes_run(&head)
+    })
 }
 
 pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
