@@ -34,6 +34,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use args::{Cli, Color, Command};
 use peerlane::input_file::Refused;
 use peerlane::one_line::{escaped, is_hidden};
+use peerlane::target::{OpenError, TargetKind};
 use printable::Filter;
 
 /// The outcome of a command that ran.
@@ -60,6 +61,12 @@ impl Failure {
     }
 }
 
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Failure::Message(target::in_lines(error.notices()))
+    }
+}
+
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         Failure::Message(refused.to_string())
@@ -75,7 +82,7 @@ impl From<io::Error> for Failure {
 /// What to say of a TARGET in place of a command: `peerlane live`.
 fn no_command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let is_target = error.kind() == ErrorKind::InvalidSubcommand && target::is_target(word.as_ref());
+    let is_target = error.kind() == ErrorKind::InvalidSubcommand && TargetKind::of(word.as_ref()).is_ok();
     is_target.then(|| format!("'{word}' is a TARGET, not a command; to check it: peerlane check {word}"))
 }
 

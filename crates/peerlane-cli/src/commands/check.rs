@@ -11,6 +11,7 @@ use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
 use peerlane::model::{Assume, Model};
+use peerlane::target::Opened;
 use peerlane::thresholds::thresholds;
 
 use super::measure::{self, Taken};
@@ -24,7 +25,7 @@ use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang};
 use crate::render::{curves, findings, label, line_width, matrix, screen, tree};
 use crate::target::nodes::Record;
-use crate::target::{Loaded, change, is_named, load_changed, load_redacted};
+use crate::target::{is_named, load_changed, load_redacted, write_coverage};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let written = args.judgement.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.judgement.fail_on.includes(f));
     match format {
-        CheckFormat::Text if args.detail.verbose => loaded.write_coverage(out)?,
+        CheckFormat::Text if args.detail.verbose => write_coverage(&loaded, out)?,
         CheckFormat::Text => {}
         CheckFormat::Json => {
             let coverage = loaded.coverage.clone();
@@ -92,26 +93,26 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 }
 
 /// The machines to check. This machine is measured, unless `passive`.
-pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Loaded, Failure> {
+pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Opened, Failure> {
     // a changed design cannot be measured
     let only = wanted.machine.as_deref();
     let Learn { passive, force, redact } = learn;
     match measured(wanted, passive || !what_if.edits.is_empty(), force.given, redact.given)? {
         Some(loaded) => Ok(loaded),
-        None if redact.given => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
+        None if redact.given => Ok(load_redacted(&wanted.targets, only)?.changed(&what_if.edits)?),
         None => load_changed(&wanted.targets, only, &what_if.edits),
     }
 }
 
 /// A model of each machine.
-pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
+pub(super) fn models(loaded: &Opened) -> Vec<Model<'_>> {
     loaded.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
 }
 
 /// Writes the page of some machines to a file, or to standard output for `-`.
 pub(super) fn write_page<'a>(
     file: &Path,
-    loaded: &'a Loaded,
+    loaded: &'a Opened,
     comparisons: &'a [Comparison<'a>],
     checks: &'a [MachineCheck],
 ) -> Result<(), Failure> {
@@ -142,7 +143,7 @@ pub(super) fn write_html(file: &Path, page: Result<String, serde_json::Error>) -
 
 /// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is
 /// reported on stderr.
-fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Loaded>, Failure> {
+fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Opened>, Failure> {
     let meant = match wanted.targets.as_slice() {
         [] => true,
         [only] => only == "live",
@@ -155,7 +156,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
         Ok(Taken { run, incomplete }) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
             is_named(&case.machine, wanted.machine.as_deref())?;
-            Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
+            Ok(Some(Opened { cases: vec![case], incomplete, ..Opened::default() }))
         }
         Err(Failure::Message(why)) => {
             crate::say(&format!(

@@ -18,20 +18,20 @@ use peerlane::one_line::shown;
 use peerlane::plan::{Method, Plan, Scope, Selection, Test, UsableNics};
 use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
+use peerlane::target::{TargetKind, design, unknown};
 use peerlane_gpu::{GpuName, timeline};
 
 use super::nodes;
 use crate::args::{Collect, MeasureArgs};
 use crate::host::{self, HostName};
 use crate::measuring::interrupt::Interrupt;
-use crate::measuring::keeper::{Keeper, is_run};
+use crate::measuring::keeper::Keeper;
 use crate::measuring::process::Worker;
 use crate::measuring::progress::Progress;
 use crate::measuring::protocol::Device;
 use crate::measuring::supervisor::{Ending, Supervisor, since_start};
 use crate::output_file::shared::Slot;
 use crate::redact::Redactor;
-use crate::target::{system_file, unknown};
 use crate::{Failure, Outcome, live, render};
 
 /// The simulated machine suggested where there is no GPU.
@@ -419,13 +419,15 @@ fn resolve_redacted(
 
 /// The text of a system file; an error for any other target.
 fn described(path: &Path, name: &str) -> Result<String, Failure> {
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
-        return system_file(path, name).map_err(Failure::Message);
-    }
-    if name != "-" && !path.exists() {
-        return Err(Failure::Message(unknown(name, "no such system or file")));
-    }
-    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is captured text" };
+    let what = match TargetKind::of(path.as_os_str()) {
+        Ok(TargetKind::SystemFile | TargetKind::ClusterFile) => return Ok(design(path)?),
+        Ok(TargetKind::Run) => "is a recorded run",
+        Ok(_) => "is captured text",
+        Err(refused) if refused.is_absent() => {
+            return Err(Failure::Message(unknown(name, "no such system or file")));
+        }
+        Err(refused) => return Err(refused.into()),
+    };
     Err(Failure::new(format!(
         "{name} {what}: it can be checked, but not measured; give 'live', a system name or a system file"
     )))

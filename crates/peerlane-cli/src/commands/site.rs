@@ -4,17 +4,17 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
-use peerlane::check::{Context, Finding, Settings, Verdict, check_with, checked, next_commands, verdict};
+use peerlane::check::{Finding, Settings};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
 use peerlane::input_file::{self, Kind};
 use peerlane::one_line::shown;
 use peerlane::run::Run;
+use peerlane::target::Opened;
 
 use crate::Failure;
 use crate::redact::Redactor;
-use crate::target::Loaded;
 
 /// The default file of a site's settings.
 const SITE: &str = "/etc/peerlane/rules.toml";
@@ -53,7 +53,7 @@ impl Site {
     }
 
     /// Rejects an earlier run where no target is a run.
-    pub(super) fn fits(&self, loaded: &Loaded) -> Result<(), Failure> {
+    pub(super) fn fits(&self, loaded: &Opened) -> Result<(), Failure> {
         if self.before.is_some() && loaded.cases.iter().all(|case| case.run.is_none()) {
             return Err(Failure::new(
                 "--baseline compares runs, but no TARGET is a run; record one with: peerlane measure -o run.json",
@@ -64,27 +64,11 @@ impl Site {
 
     /// The findings of the rules and, for a run, what has changed since the earlier one.
     pub(super) fn judge<'a>(&self, case: &'a Case, comparison: &'a Comparison<'a>) -> MachineCheck {
-        let context = Context::of(case, comparison);
-        let name = &case.machine.name;
-        let mut all = check_with(&context, &self.settings);
-        if let (Some(before), Some(run)) = (&self.before, case.run()) {
-            let changes = self.changes(before, run).into_iter();
-            all.findings.splice(0..0, changes.filter(|f| self.settings.waiver(name, f).is_none()));
-            all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
-        }
-        let verdict = verdict(&context, &all.findings);
-        let next = if verdict == Verdict::NotJudged { next_commands(&context) } else { Vec::new() };
-        let (findings, waived) = (all.findings, all.waived);
-        MachineCheck {
-            name: name.clone(),
-            verdict,
-            checked: checked(&context).to_vec(),
-            next,
-            findings,
-            waived,
-            thresholds: Vec::new(),
-            comparison: None,
-        }
+        let changes = match (&self.before, case.run()) {
+            (Some(before), Some(run)) => self.changes(before, run),
+            _ => Vec::new(),
+        };
+        MachineCheck::of(case, comparison, &self.settings, changes)
     }
 
     /// What has changed since the earlier run.

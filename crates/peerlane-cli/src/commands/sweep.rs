@@ -8,9 +8,10 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
+use peerlane::target::cluster;
 use peerlane::units::Bytes;
 
-use super::clusters::{alone, cluster_of, grow, job, meant, take, with_changes};
+use super::clusters::{alone, grow, job, meant, take, with_changes};
 use super::json;
 use crate::args::SweepArgs;
 use crate::formats::csv::words;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut clusters = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
-        match cluster_of(target) {
+        match cluster(target) {
             Some(found) => {
                 let found = found?;
                 alone(&found, &args.grown)?;

@@ -18,7 +18,7 @@ const ORDER: [(&str, &str); 9] = [
         "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
     ),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
-    ("peerlane", "export"),
+    ("peerlane", "export target"),
     (
         "peerlane-net",
         "transport gpu_memory verbs error secret wire handshake door message launcher tcp gpu agent head local",

@@ -13,9 +13,8 @@ use std::path::Path;
 
 use peerlane::check::Settings;
 use peerlane::fleet::{Dictionary, Node, Records, judge};
-use peerlane::input_file::{self, Folder};
-use peerlane::nodes::looks_like_nodes_run;
-use peerlane::run::looks_like_run;
+use peerlane::input_file::Folder;
+use peerlane::target::TargetKind;
 
 use super::check::{can_write_page, write_html};
 use super::json;
@@ -27,16 +26,13 @@ use crate::{Failure, Outcome, html};
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
 const FEWEST: usize = 3;
 
-/// How much of a file is read to see whether it is a record.
-const HEAD: u64 = 512;
-
 /// Problems that are printed; more are counted.
 const FEW: usize = 5;
 
 /// Whether all targets of `check` are records, and enough for a fleet.
 pub(super) fn is_fleet(targets: &[OsString]) -> bool {
     match targets {
-        [only] if Path::new(only).is_dir() => {
+        [only] if TargetKind::Folder.is(only) => {
             let Ok(folder) = Folder::of(Path::new(only)) else { return false };
             let entries = folder.entries(Path::new(only)).into_iter().flatten();
             let files = entries.filter(|entry| entry.what.is_ok());
@@ -47,10 +43,7 @@ pub(super) fn is_fleet(targets: &[OsString]) -> bool {
 }
 
 fn is_run(file: &Path) -> bool {
-    input_file::head(file, HEAD).is_ok_and(|head| {
-        let head = String::from_utf8_lossy(&head);
-        looks_like_run(&head) || looks_like_nodes_run(&head)
-    })
+    matches!(TargetKind::of(file.as_os_str()), Ok(TargetKind::Run | TargetKind::NodesRun))
 }
 
 pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {

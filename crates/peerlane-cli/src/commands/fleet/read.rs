@@ -16,6 +16,7 @@ use peerlane::input_file::{self, Entry, Folder, Kind, Refused, What};
 use peerlane::nodes::{NodesRun, looks_like_nodes_run};
 use peerlane::one_line::shown;
 use peerlane::run::{Partial, looks_like_run};
+use peerlane::target::TargetKind;
 use serde::de::IgnoredAny;
 
 use super::gathered::{MANIFEST, gathered, is_manifest, machines, node_of};
@@ -24,7 +25,6 @@ use super::labelled::{begins, split};
 use super::texts::{is_loose, joined, texts_of};
 use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
-use crate::target::is_nodes_run;
 use crate::target::nodes::{hide, learn};
 
 /// The most that an archive unpacks to, in bytes.
@@ -366,7 +366,7 @@ fn is_candidate(extension: &OsStr) -> bool {
 fn bytes_of(path: &Path) -> Result<Vec<u8>, Refused> {
     match input_file::read(path, Kind::Source) {
         // of many nodes a record is longer
-        Err(error) if is_too_large(&error) && is_nodes_run(path) => input_file::read(path, Kind::NodesRun),
+        Err(error) if is_too_large(&error) && TargetKind::NodesRun.is(path) => input_file::read(path, Kind::NodesRun),
         read => read,
     }
 }
