@@ -26,6 +26,7 @@ use crate::render::text::{fit, hang};
 use crate::render::{curves, findings, label, line_width, matrix, screen, tree};
 use crate::site::Site;
 use crate::target::nodes::Record;
+use crate::target::write_coverage;
 use crate::{Failure, Outcome, fleet, html};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     checks.iter().for_each(|check| say_missing(&check.name, check.missing.as_deref()));
     let incomplete = loaded.incomplete || checks.iter().any(|check| check.missing.is_some());
     match format {
-        CheckFormat::Text if args.detail.verbose => loaded.write_coverage(out)?,
+        CheckFormat::Text if args.detail.verbose => write_coverage(&loaded, out)?,
         CheckFormat::Text => {}
         CheckFormat::Json => {
             let coverage = loaded.coverage.clone();

@@ -7,16 +7,16 @@ use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::nodes_check::NodesCheck;
 use peerlane::site;
+use peerlane::target::Opened;
 
 use super::{ReportDocument, Subject, document, nodes_page, page};
 use crate::Failure;
 use crate::output_file;
-use crate::target::Loaded;
 
 /// Writes the page of some machines to a file, or to standard output for `-`.
 pub(crate) fn write_page<'a>(
     file: &Path,
-    loaded: &'a Loaded,
+    loaded: &'a Opened,
     comparisons: &'a [Comparison<'a>],
     checks: &'a [MachineCheck],
 ) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::Seconds;
 use peerlane_read::evidence::from_json;
+use peerlane_read::input_file::Kind;
 
 /// Names the format of [`NodesRun`].
 pub const SCHEMA: &str = "peerlane/nodes/2";
@@ -24,7 +25,7 @@ pub const SCHEMA: &str = "peerlane/nodes/2";
 const EARLIER: &str = "peerlane/nodes/1";
 
 /// The longest record that is read: 1,000 nodes with eight NICs each have some 100 MB.
-pub const MAX_NODES_BYTES: usize = 512 << 20;
+pub const MAX_NODES_BYTES: usize = Kind::NodesRun.limit() as usize;
 
 /// What came of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,5 @@
 //! Two GPUs' processes whose adapters are those of the stand-in for `libibverbs`, each as a thread with GPU memory that is a file's.
 
-#![allow(clippy::disallowed_methods, reason = "programs of this test's own")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
