@@ -21,6 +21,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
+use peerlane_report::render;
 
 pub(crate) use check::{CheckArgs, CheckFormat};
 pub(crate) use collect::Collect;
@@ -30,7 +31,7 @@ pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
-pub(crate) use shared::{FailOn, Force, Judgement, Learn, Redact, Rules};
+pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
 pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs};
 pub(crate) use tune::TuneArgs;
 
@@ -188,6 +189,13 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
     #[arg(from_global)]
     pub(crate) quiet: bool,
+}
+
+impl Detail {
+    /// How much of a text is shown.
+    pub(crate) fn of_text(self) -> render::Detail {
+        render::Detail { verbose: self.verbose, quiet: self.quiet }
+    }
 }
 
 /// Changes to the design.

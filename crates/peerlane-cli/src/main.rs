@@ -6,16 +6,13 @@
 
 mod args;
 mod commands;
-mod formats;
 mod host;
-mod html;
 mod live;
 mod measuring;
 mod output_file;
 mod printable;
 mod program;
 mod redact;
-mod render;
 mod system;
 mod target;
 
@@ -29,6 +26,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Color, Command};
 use peerlane::one_line::{escaped, is_hidden};
+use peerlane_report::{formats, html, render};
 use printable::Filter;
 
 /// The outcome of a command that ran.
@@ -74,8 +72,17 @@ fn began() -> f64 {
     *BEGAN.get_or_init(peerlane_gpu::timeline::now)
 }
 
+/// The columns of the terminal that standard output is, or `COLUMNS`.
+fn terminal_width() -> Option<usize> {
+    let wanted = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    wanted.or_else(|| terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)))
+}
+
 fn main() -> ExitCode {
     began();
+    if let Some(columns) = terminal_width() {
+        render::set_terminal_width(columns);
+    }
     // nothing has such a name, and messages quote arguments
     if let Some(word) = env::args_os().map(|word| word.to_string_lossy().into_owned()).find(|w| w.contains(is_hidden)) {
         say(&format!(

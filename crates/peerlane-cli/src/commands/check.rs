@@ -68,9 +68,12 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             let coverage = loaded.coverage.clone();
             json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
         }
-        CheckFormat::Junit => {
-            out.write_all(junit::document(&checks, &rule_ids().collect::<Vec<_>>(), args.judgement.fail_on).as_bytes())?
-        }
+        CheckFormat::Junit => out.write_all(
+            junit::document(&checks, &rule_ids().collect::<Vec<_>>(), &|finding| {
+                args.judgement.fail_on.includes(finding)
+            })
+            .as_bytes(),
+        )?,
         CheckFormat::Markdown => {
             for (i, ((case, comparison), checked)) in loaded.cases.iter().zip(&comparisons).zip(&checks).enumerate() {
                 let text = markdown::machine(case, comparison, checked);

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     }
     // a result that cannot be written is still shown
     let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
-    let draw = |path| output_file::write(path, chart::nodes(&documents)?);
+    let draw = |path| output_file::write(path, chart::nodes(&documents).map_err(Failure::new)?);
     let drawn = args.svg.as_deref().map_or(Ok(()), draw);
     if args.detail.json {
         match documents.as_slice() {

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         documents.push(document);
     }
     if let Some(path) = &args.svg {
-        written = written.and_then(|()| output_file::write(path, chart::sizes(&documents)?));
+        written = written.and_then(|()| output_file::write(path, chart::sizes(&documents).map_err(Failure::new)?));
     }
     if args.detail.json {
         match documents.as_slice() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Crates with their modules from the lowest to the highest.
-const ORDER: [(&str, &str); 9] = [
+const ORDER: [(&str, &str); 10] = [
     (
         "peerlane-machine",
         "one_line units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
@@ -19,14 +19,12 @@ const ORDER: [(&str, &str); 9] = [
     ),
     ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
+    ("peerlane-report", "render formats html"),
     (
         "peerlane-net",
         "transport gpu_memory verbs error secret wire handshake door message launcher tcp gpu agent head local",
     ),
-    (
-        "peerlane-cli",
-        "system host output_file printable program redact live args render target formats html measuring commands",
-    ),
+    ("peerlane-cli", "system host output_file printable program redact live args target measuring commands"),
 ];
 
 /// What paths that begin with `crate::` name first, outside comments and tests; of a list in braces, every word.

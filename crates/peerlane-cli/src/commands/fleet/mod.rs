@@ -120,7 +120,9 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
         FleetFormat::Json => json(out, &fleet)?,
         FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
         FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,
-        FleetFormat::Junit => out.write_all(formats::junit(&fleet, args.judgement.fail_on).as_bytes())?,
+        FleetFormat::Junit => {
+            out.write_all(formats::junit(&fleet, &|severity| args.judgement.fail_on.reaches(severity)).as_bytes())?
+        }
         FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
     }
     // a result that cannot be written is still shown

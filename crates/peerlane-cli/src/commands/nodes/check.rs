@@ -39,13 +39,16 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     }
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     match format {
-        CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail)?,
+        CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail.of_text())?,
         CheckFormat::Json => super::super::json(out, &judged)?,
         CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
         CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
         CheckFormat::Junit => {
             let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect();
-            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on).as_bytes())?;
+            out.write_all(
+                junit::document(&[of_machine(&judged)], &rules, &|finding| args.judgement.fail_on.includes(finding))
+                    .as_bytes(),
+            )?;
         }
     }
     let findings = judged.findings.iter().any(|finding| args.judgement.fail_on.includes(finding));

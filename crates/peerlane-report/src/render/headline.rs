@@ -1,0 +1,102 @@
+//! The answer of `check` in three lines: the machine, the verdict with its first cause, and what to do first.
+
+use std::io::{self, Write};
+
+use peerlane::check::{Finding, FindingKind, Verdict};
+use peerlane::export::json::MachineCheck;
+use peerlane::machine::Machine;
+
+use super::findings::{counts, shortened};
+use super::style::{self, paint};
+use super::text::{clip, width};
+use super::{has_width, line_width};
+
+/// The answer.
+pub struct Headline {
+    /// The machine's name and title.
+    pub machine: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, in one sentence.
+    pub cause: String,
+    /// What to do first: `fix` or `next`, and the sentence.
+    pub step: Option<(&'static str, String)>,
+}
+
+/// Lines that the cause, and the first step, take at most.
+const LINES: usize = 2;
+
+impl Headline {
+    /// The answer about a machine: the cause is the first finding that the verdict follows from.
+    pub fn of(machine: &Machine, checked: &MachineCheck) -> Self {
+        let first = first(checked);
+        let cause = match first {
+            Some(finding) => finding.summary.clone(),
+            None if checked.verdict == Verdict::NotJudged && checked.findings.is_empty() => {
+                "nothing given could show a fault".to_owned()
+            }
+            None if checked.checked.is_empty() => counts(&checked.findings),
+            None => format!("{}; checked: {}", counts(&checked.findings), checked.checked.join(", ")),
+        };
+        let fix = first.map(|finding| finding.fix.clone()).filter(|fix| !fix.is_empty()).map(|fix| ("fix", fix));
+        let commands: Vec<String> = checked.next.iter().map(|command| format!("`{command}`")).collect();
+        let next = || {
+            let commands = commands.join(" or ");
+            (!commands.is_empty()).then(|| ("next", format!("for a verdict, add the output of {commands}")))
+        };
+        Headline { machine: title(machine), verdict: checked.verdict, cause, step: fix.or_else(next) }
+    }
+
+    /// Why, and what would give a verdict where there is none.
+    pub fn sentence(&self) -> String {
+        match &self.step {
+            Some(("next", step)) => format!("{}; {step}", self.cause),
+            _ => self.cause.clone(),
+        }
+    }
+
+    /// What the screen has of the fix.
+    pub fn shown_fix(&self) -> Option<String> {
+        let columns = line_width() - width(self.verdict.words()) - 2;
+        let fix = self.step.as_ref().filter(|(label, _)| *label == "fix");
+        fix.map(|(_, fix)| shortened(fix, columns, LINES))
+    }
+
+    /// Writes it, fitted to the terminal. For a program that reads it each part is one whole line.
+    pub fn write(&self, out: &mut dyn Write, quiet: bool) -> io::Result<()> {
+        let columns = if quiet && !has_width() { usize::MAX } else { line_width() };
+        for line in clip(&self.machine, columns, 1) {
+            writeln!(out, "{}", paint(style::HEADING, &line))?;
+        }
+        let words = self.verdict.words();
+        let indent = width(words) + 2;
+        let verdict = (words, style::of_verdict(self.verdict), self.cause.as_str());
+        let step = self.step.as_ref().map(|(label, text)| (*label, style::HEADING, text.as_str()));
+        let columns = columns.saturating_sub(indent);
+        for (label, look, text) in [verdict].into_iter().chain(step) {
+            for (i, line) in clip(&shortened(text, columns, LINES), columns, LINES).iter().enumerate() {
+                let label = if i == 0 { label } else { "" };
+                writeln!(out, "{}{:gap$}{line}", paint(look, label), "", gap = indent - width(label))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The finding that the verdict follows from: the worst of its kind.
+fn first(checked: &MachineCheck) -> Option<&Finding> {
+    let kind = match checked.verdict {
+        Verdict::Fault => FindingKind::Fault,
+        Verdict::Limited => FindingKind::Design,
+        Verdict::Healthy | Verdict::NotJudged => return None,
+    };
+    checked.findings.iter().find(|finding| finding.kind == kind)
+}
+
+/// A machine's name and title.
+pub fn title(machine: &Machine) -> String {
+    match &machine.title {
+        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
+        _ => machine.name.clone(),
+    }
+}
