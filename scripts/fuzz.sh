@@ -11,9 +11,6 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-if [ $# -eq 0 ]; then
-    for file in fuzz_targets/*.rs; do set -- "$@" "$(basename "$file" .rs)"; done
-fi
 jobs=${JOBS:-$(nproc)}
 host=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../target/fuzz}
@@ -22,6 +19,8 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-trace-compares"
 RUSTFLAGS="--cfg fuzzing $coverage -Cdebug-assertions -Coverflow-checks -Ccodegen-units=4" \
     cargo build --release --target "$host" --features libfuzzer --bins
+program=$CARGO_TARGET_DIR/$host/release/fuzz
+[ $# -gt 0 ] || set -- $(TARGET= "$program" || true)
 
 one() {
     local target=$1 corpus=corpus/$1 log
@@ -37,7 +36,7 @@ one() {
     esac
     for i in "${!seeds[@]}"; do [ -d "${seeds[$i]}" ] || unset "seeds[$i]"; done
     local status=0
-    "$CARGO_TARGET_DIR/$host/release/$target" -max_total_time="$seconds" -timeout=2 -rss_limit_mb=500 -max_len=8192 \
+    TARGET=$target "$program" -max_total_time="$seconds" -timeout=2 -rss_limit_mb=500 -max_len=8192 \
         -print_final_stats=1 -artifact_prefix="artifacts/$target/" "$corpus" "${seeds[@]}" >"$log" 2>&1 || status=$?
     stat() { sed -n "s/^stat::$1: *//p" "$log"; }
     printf '| %s | %s | %s | %s | %s | %s |\n' "$target" "$(stat number_of_executed_units)" \
@@ -47,7 +46,7 @@ one() {
     return $status
 }
 export -f one
-export CARGO_TARGET_DIR host seconds
+export program seconds
 
 echo '| target | executions | a second | slowest (s) | peak MB | failures |'
 echo '| --- | ---: | ---: | ---: | ---: | --- |'

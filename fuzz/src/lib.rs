@@ -1,7 +1,7 @@
 //! What is fuzzed: one function a target, each given bytes that nobody has looked at.
 //!
-//! A target fails by a panic: of the code under test, or of an assertion here about what it returned. `fuzz_targets/` holds
-//! a program for each under libFuzzer; `tests/replay.rs` runs all of them over the seeds with the stable toolchain.
+//! A target fails by a panic: of the code under test, or of an assertion here about what it returned. `fuzz_targets/fuzz.rs`
+//! runs the one that it is given under libFuzzer; `tests/replay.rs` runs all of them over the seeds with the stable toolchain.
 
 pub mod documents;
 pub mod machines;
@@ -22,7 +22,7 @@ enum Act {
 /// A target: its name, and what it does.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, that of its program in `fuzz_targets/` and of its folder in `seeds/`.
+    /// Its name, and that of its folder in `seeds/`.
     pub name: &'static str,
     act: Act,
 }
@@ -80,16 +80,4 @@ pub fn targets() -> impl Iterator<Item = Target> {
 /// The target of that name.
 pub fn target(name: &str) -> Option<Target> {
     targets().find(|t| t.name == name)
-}
-
-/// The program of one target for libFuzzer.
-#[macro_export]
-macro_rules! fuzz {
-    ($name:ident) => {
-        libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-            static TARGET: std::sync::LazyLock<Option<$crate::Target>> =
-                std::sync::LazyLock::new(|| $crate::target(stringify!($name)));
-            TARGET.expect("there is such a target").run(data);
-        });
-    };
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::check::{Certainty, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 
 /// What to do with the part that a finding names. The worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

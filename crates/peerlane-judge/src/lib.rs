@@ -3,6 +3,7 @@
 pub mod accuracy;
 pub mod action;
 pub mod check;
+pub mod finding;
 pub mod fleet;
 pub mod gate;
 pub mod nodes;

@@ -28,7 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Finding, FindingKind, Settings, Severity, Verdict, WORSE_THAN_BEFORE, Waived};
+use crate::check::{Settings, Verdict, WORSE_THAN_BEFORE, Waived};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_design::cluster::Cluster;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::{Prediction, Predictor};

@@ -118,7 +118,7 @@ fn fits(link: PcieWidth, rate: Rate) -> Vec<String> {
 mod tests {
     use super::super::testing::{captured, see_with, uniform};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fabric::{FabricBuilder, Node};
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::subject::join;

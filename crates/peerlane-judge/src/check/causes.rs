@@ -1,7 +1,7 @@
 //! One cause, one finding: what another finding explains is not reported again.
 
 use super::raised::Raised;
-use super::{FindingKind, Severity};
+use crate::finding::{FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
 /// What a slow device shows as.
@@ -123,8 +123,9 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Certainty, Look, Rule};
+    use super::super::{Look, Rule};
     use super::*;
+    use crate::finding::Certainty;
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
         let rule = Rule { id, run: Look::One(|_| None) };

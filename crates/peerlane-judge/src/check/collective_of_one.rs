@@ -50,7 +50,7 @@ fn is_alone(curve: &Curve) -> bool {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::curve::Series;
 
     fn with(mib: u64, busbw: f64) -> Vec<Finding> {

@@ -229,7 +229,7 @@ mod tests {
     use super::super::testing::{origin, state, switched};
     use super::super::{Context, check};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_design::case::Case;
     use peerlane_machine::curve::Series;
     use peerlane_machine::fact::{Fact, NcclLog};

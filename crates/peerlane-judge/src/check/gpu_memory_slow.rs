@@ -117,7 +117,7 @@ pub(super) fn memory(curve: &Curve) -> Option<Memory> {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::curve::Series;
     use peerlane_machine::matrix::Unit;
     use peerlane_machine::subject::join;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::prelude::*;
-use super::{Context, Finding, Settings};
+use super::{Context, Settings};
+use crate::finding::Finding;
 use peerlane_design::case::Case;
 use peerlane_machine::machine::Machine;
 use peerlane_model::comparison::Comparison;

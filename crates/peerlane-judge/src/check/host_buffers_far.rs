@@ -99,9 +99,9 @@ fn sides(view: &View, at: usize, cells: &[Cell]) -> Option<Sides> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Finding;
     use super::super::testing::{boxes, captured, findings, uniform};
     use super::*;
+    use crate::finding::Finding;
 
     fn found(rates: [f64; 4]) -> Vec<String> {
         raised(rates, "bandwidthTest").into_iter().flat_map(|f| f.subjects).map(|s| s.to_string()).collect()

@@ -190,7 +190,7 @@ fn meaning(kind: Kind) -> Option<Meaning> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fact::GpuFacts;
 
     const ALL: [Kind; 15] = [

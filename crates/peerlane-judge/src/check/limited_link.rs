@@ -123,7 +123,7 @@ fn is_known(view: &View, limit: &LimitedLink) -> bool {
 mod tests {
     use super::super::testing::{captured, findings, state, width};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fabric::{FabricBuilder, Node, NodeKind};
     use peerlane_machine::fact::{Fact, KernelFacts};
     use peerlane_machine::subject::join;

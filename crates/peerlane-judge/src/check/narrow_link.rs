@@ -249,7 +249,7 @@ mod tests {
         boxes, captured, findings, matrix, pcie, see_with, switched, uniform, width, with_link,
     };
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fabric::Node;
     use peerlane_machine::machine::{MachineKind, Slot};
     use peerlane_machine::subject::join;

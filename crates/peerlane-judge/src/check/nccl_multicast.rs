@@ -85,7 +85,7 @@ mod tests {
         all(warning).len()
     }
 
-    fn all(warning: &str) -> Vec<crate::check::Finding> {
+    fn all(warning: &str) -> Vec<crate::finding::Finding> {
         let mut machine = switched(2);
         let log = NcclLog { warnings: vec![warning.to_owned()], ..NcclLog::default() };
         state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(log));

@@ -229,7 +229,7 @@ fn virtual_interfaces(view: &View, log: &NcclLog, origin: &Origin) -> Option<Rai
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fact::Fact;
 
     fn found(warnings: &[&str], networks: &[&str], sockets: &[&str]) -> Vec<Finding> {

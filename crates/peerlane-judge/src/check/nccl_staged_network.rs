@@ -139,7 +139,7 @@ fn without_rdma(view: &View, origin: &Origin) -> Raised {
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fabric::Link;
     use peerlane_machine::fact::{Modules, NcclStaged, NcclTransport};
 

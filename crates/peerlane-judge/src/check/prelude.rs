@@ -1,15 +1,16 @@
 //! What rules are written with.
 
-pub(super) use super::Certainty::{Certain, Likely, Possible};
-pub(super) use super::FindingKind::{Design, Fault, Measurement};
 pub(super) use super::Look::{Many, One};
-pub(super) use super::Severity::{Error, Info, Warning};
 pub(super) use super::raised::Raised;
 pub(super) use super::view::View;
 pub(super) use super::view::cells::{Cell, End, one_way};
 pub(super) use super::view::sources::{origins, program};
 pub(super) use super::words::{self, below, distinct, grouped, highest, list, lowest, median, percent, verb};
-pub(super) use super::{Certainty, Cost, FindingKind, Rule, Severity, confirm};
+pub(super) use super::{Rule, confirm};
+pub(super) use crate::finding::Certainty::{self, Certain, Likely, Possible};
+pub(super) use crate::finding::Cost;
+pub(super) use crate::finding::FindingKind::{self, Design, Fault, Measurement};
+pub(super) use crate::finding::Severity::{self, Error, Info, Warning};
 pub(super) use peerlane_machine::fabric::{LinkKind, NodeId, NodeKind, PathClass};
 pub(super) use peerlane_machine::fact::Fact;
 pub(super) use peerlane_machine::machine::SourcedMatrix;

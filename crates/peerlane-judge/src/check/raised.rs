@@ -1,7 +1,8 @@
 //! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
 
+use super::Rule;
 use super::settings;
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
 /// A finding with the weight it is sorted by.

@@ -95,7 +95,7 @@ fn fall(curve: &Curve) -> Option<Fall> {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::curve::Series;
     use peerlane_machine::matrix::Unit;
 

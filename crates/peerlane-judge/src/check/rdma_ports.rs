@@ -173,7 +173,7 @@ fn slower(shown: &str, own: f64, best: f64, alone: bool) -> Raised {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::subject::join;
 
     fn port(device: &str, state: &str, gigabits: f64, layer: &str) -> RdmaPort {

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{Finding, OUTLIER, RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
+use super::{OUTLIER, RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
+use crate::finding::Finding;
 use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
 
@@ -255,8 +256,9 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Certainty, FindingKind, RULES, Severity};
+    use super::super::RULES;
     use super::*;
+    use crate::finding::{Certainty, FindingKind, Severity};
 
     fn finding(pairs: &[(&str, &str)]) -> Finding {
         let rule = RULES.iter().find(|r| r.id == "p2p-refused").unwrap();

@@ -75,7 +75,7 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
 mod tests {
     use super::super::testing::{findings, switched};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_design::case::Case;
     use peerlane_design::infer::{Coverage, Rate};
 

@@ -443,7 +443,7 @@ pub(super) fn narrower(view: &View, links: impl IntoIterator<Item = LinkId>, rat
 mod tests {
     use super::super::testing::{boxes, captured, matrix, pcie, see_expecting, switched, uniform, with_link};
     use super::*;
-    use crate::check::Finding;
+    use crate::finding::Finding;
     use peerlane_machine::fabric::{GpuLink, Link, LinkKind};
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;

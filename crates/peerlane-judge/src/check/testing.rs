@@ -2,7 +2,8 @@
 
 use crate::check::raised::Raised;
 use crate::check::view::View;
-use crate::check::{Context, Finding, Settings};
+use crate::check::{Context, Settings};
+use crate::finding::Finding;
 use peerlane_design::case::{Case, Recorded};
 use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact};

@@ -45,9 +45,9 @@ fn report(view: &View, values: &[&Unexplained], sets: usize) -> Option<Raised> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Finding;
     use super::super::testing::see_with;
     use super::*;
+    use crate::finding::Finding;
     use peerlane_read::assemble::assemble;
     use peerlane_read::catalogue::Parts;
     use peerlane_read::evidence::{Text, scan_text};

@@ -4,10 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::view::cells;
-use super::{
-    Context, Finding, FindingKind, Settings, Severity, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow,
-    nic_slow, spin_glass_slow,
-};
+use super::{Context, Settings, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow, nic_slow, spin_glass_slow};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
 use peerlane_machine::machine::MachineKind;

@@ -2,7 +2,8 @@
 
 use super::{Dictionary, Keyed, Node, What, listed, subjects};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, Settings, Severity, WORSE_THAN_BEFORE};
+use crate::check::{Settings, WORSE_THAN_BEFORE};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 

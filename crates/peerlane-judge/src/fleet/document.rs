@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::action::Action;
-use crate::check::Severity;
+use crate::finding::Severity;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
 

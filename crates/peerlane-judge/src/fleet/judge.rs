@@ -13,7 +13,8 @@ use super::rules::{Again, Look, Seen, look};
 use super::usual::{FEWEST, Limits, Usual};
 use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
-use crate::check::{Finding, Settings};
+use crate::check::Settings;
+use crate::finding::Finding;
 use peerlane_machine::date::utc;
 use peerlane_machine::subject::{self, Subject};
 

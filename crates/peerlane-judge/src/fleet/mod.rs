@@ -30,7 +30,7 @@ pub use rules::Again;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::check::Cost;
+use crate::finding::Cost;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;

@@ -12,7 +12,8 @@ use super::outliers::Suspect;
 use super::rules::Seen;
 use super::usual::FEWEST;
 use crate::action::Action;
-use crate::check::{Certainty, Finding, OUTLIER, Settings, Severity, WORSE_THAN_BEFORE};
+use crate::check::{OUTLIER, Settings, WORSE_THAN_BEFORE};
+use crate::finding::{Certainty, Finding, Severity};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::{Subject, join};
 

@@ -7,7 +7,8 @@ use std::thread;
 
 use super::captured::{Fact, reported};
 use super::{Keyed, Node};
-use crate::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
+use crate::check::{Context, Settings, check_with};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_design::case::Case;
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;

@@ -18,7 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
-use crate::check::{self, Context, Finding, FindingKind, Severity};
+use crate::check::{self, Context};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_design::case::Case;
 use peerlane_machine::subject::{self, Subject};
 use peerlane_measure::run::{Run, RunError};

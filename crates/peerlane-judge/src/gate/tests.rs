@@ -1,6 +1,6 @@
 use super::*;
 use crate::check::raised::Raised;
-use crate::check::{Certainty, FindingKind, Severity};
+use crate::finding::{Certainty, FindingKind, Severity};
 use peerlane_machine::fault::{Fault, Planted};
 use peerlane_machine::subject;
 use peerlane_machine::units::Seconds;

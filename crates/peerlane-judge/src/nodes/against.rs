@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::findings::lost;
 use super::slow::slow;
 use super::{Joined, Pair, pair};
-use crate::check::Finding;
+use crate::finding::Finding;
 use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::stats::Median;
 use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};

@@ -3,7 +3,7 @@
 use super::Joined;
 use super::words::{FEW, host, listed, quantity};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, Drop, NodesRun, drops};

@@ -7,7 +7,7 @@ use super::Joined;
 use super::words::{FEW, host, listed, quantity};
 use crate::check::gpu_nic_apart::{Nearby, nearby};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_machine::fabric::PathClass;

@@ -6,7 +6,7 @@ use super::slow::LOOK_BESIDE_GPU;
 use super::words::{FEW, end, host, listed, quantity};
 use super::{Joined, OFF};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;
 use peerlane_machine::subject::Subject;

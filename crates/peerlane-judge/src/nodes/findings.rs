@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::words::{FEW, end, host, listed};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};

@@ -6,7 +6,7 @@ use super::Joined;
 use super::words::{FEW, end, host, listed, quantity};
 use crate::check::nic_gpu_refused::{CONFIRM, EXPECTED, fix};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;

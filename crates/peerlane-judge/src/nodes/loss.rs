@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::words::{host, listed};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;

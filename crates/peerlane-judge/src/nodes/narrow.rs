@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::stats::Median;

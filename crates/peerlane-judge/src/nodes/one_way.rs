@@ -7,7 +7,7 @@ use super::slow::{Key, beside_gpu};
 use super::words::{end, quantity, transport};
 use super::{Joined, OFF};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Joined;
 use super::words::{FEW, end, host, listed, quantity};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;

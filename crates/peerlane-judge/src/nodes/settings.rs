@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::words::{FEW, host, listed};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Gid, Nic, NodesRun};
 

@@ -6,7 +6,7 @@ use super::Joined;
 use super::beside::Beside;
 use super::words::{host, quantity, transport};
 use crate::check::raised::Raised;
-use crate::check::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::Prediction;
 use peerlane_machine::matrix::Unit;

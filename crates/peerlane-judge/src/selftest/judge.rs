@@ -3,7 +3,8 @@
 use super::plants::Plant;
 use super::{Alarm, Case, Input};
 use crate::check::distinct;
-use crate::check::{Context, Finding, FindingKind, Severity, check};
+use crate::check::{Context, check};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::subject::Subject;

@@ -17,7 +17,7 @@ const ORDER: [(&str, &str); 10] = [
         "peerlane-design",
         "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
     ),
-    ("peerlane-judge", "thresholds check nodes action fleet gate selftest accuracy"),
+    ("peerlane-judge", "thresholds finding check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
     ("peerlane-report", "render formats html"),
     (

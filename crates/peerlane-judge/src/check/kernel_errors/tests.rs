@@ -1,6 +1,6 @@
-use super::super::Finding;
 use super::super::testing::{boxes, captured, findings, state};
 use super::*;
+use crate::finding::Finding;
 use peerlane_machine::fact::{Fact, PcieError, Recovery, SwitchXid, Xid};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::subject::join;

@@ -1,6 +1,6 @@
 //! What the codes of Xid errors mean, and what to do about them (NVIDIA, *Xid Catalog*, docs.nvidia.com/deploy/xid-errors).
 
-use super::super::Severity::{self, Error, Info, Warning};
+use crate::finding::Severity::{self, Error, Info, Warning};
 
 /// What an error is about; errors of one kind on one machine are one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,8 @@ mod plants;
 mod site;
 
 use super::{Alarm, Case, Input, SOUND_SEEDS};
-use crate::check::{Context, Finding, FindingKind, Severity, Verdict, check, distinct, verdict};
+use crate::check::{Context, Verdict, check, distinct, verdict};
+use crate::finding::{Finding, FindingKind, Severity};
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;

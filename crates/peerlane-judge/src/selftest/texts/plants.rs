@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Tool;
 use super::site::{Gpu, Site, What, corrected, short};
-use crate::check::Finding;
+use crate::finding::Finding;
 use peerlane_machine::random::Random;
 
 /// Kinds of faults that tools show.

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use peerlane_judge::check::{Finding, Verdict, Waived};
+use peerlane_judge::check::{Verdict, Waived};
+use peerlane_judge::finding::Finding;
 use peerlane_judge::thresholds::Threshold;
 use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::MachineComparison;
@@ -121,7 +122,7 @@ pub struct MachineCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane_judge::check::{Certainty, FindingKind, Severity};
+    use peerlane_judge::finding::{Certainty, FindingKind, Severity};
 
     fn checked(name: &str, verdict: Verdict, findings: usize) -> MachineCheck {
         let finding = Finding {

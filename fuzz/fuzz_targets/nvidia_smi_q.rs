@@ -1,3 +1,0 @@
-#![no_main]
-
-peerlane_fuzz::fuzz!(nvidia_smi_q);

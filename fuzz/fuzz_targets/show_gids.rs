@@ -1,3 +1,0 @@
-#![no_main]
-
-peerlane_fuzz::fuzz!(show_gids);
