@@ -42,6 +42,55 @@ pub enum Certainty {
     Certain,
 }
 
+impl FindingKind {
+    /// As it is written in JSON: `design`.
+    pub fn id(self) -> &'static str {
+        match self {
+            FindingKind::Fault => "fault",
+            FindingKind::Design => "design",
+            FindingKind::Measurement => "measurement",
+        }
+    }
+
+    /// As it is printed: `by design`.
+    pub fn words(self) -> &'static str {
+        match self {
+            FindingKind::Design => "by design",
+            kind => kind.id(),
+        }
+    }
+}
+
+impl Severity {
+    /// As it is written in JSON: `info`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+
+    /// As it is printed: `note`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Info => "note",
+            severity => severity.id(),
+        }
+    }
+}
+
+impl Certainty {
+    /// As it is printed: `possibly`; `None` of what is certain, which needs no word.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            Certainty::Certain => None,
+            Certainty::Likely => Some("likely"),
+            Certainty::Possible => Some("possibly"),
+        }
+    }
+}
+
 /// What a finding costs, on the path where it costs most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use peerlane_report::formats::Format;
 
 use super::{Detail, Judgement, Learn, Machines, TARGETS, WhatIf};
 
@@ -48,4 +49,17 @@ pub(crate) enum CheckFormat {
     Prometheus,
     /// JUnit XML for CI: one test case per rule, failed at or above --fail-on
     Junit,
+}
+
+impl CheckFormat {
+    /// The format of a report; `None` of JSON, where each subject has a document of its own.
+    pub(crate) fn of_report(self) -> Option<Format> {
+        match self {
+            CheckFormat::Text => Some(Format::Text),
+            CheckFormat::Json => None,
+            CheckFormat::Markdown => Some(Format::Markdown),
+            CheckFormat::Prometheus => Some(Format::Prometheus),
+            CheckFormat::Junit => Some(Format::Junit),
+        }
+    }
 }

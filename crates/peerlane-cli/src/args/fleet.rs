@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
+use peerlane_report::formats::Format;
 
 use super::{CheckArgs, CheckFormat, Detail, Judgement, Redact};
 
@@ -55,6 +56,19 @@ pub(crate) enum FleetFormat {
     Junit,
     /// A table of outliers for spreadsheets
     Csv,
+}
+
+impl FleetFormat {
+    /// The format of a report; `None` of what only a fleet has.
+    pub(crate) fn of_report(self) -> Option<Format> {
+        match self {
+            FleetFormat::Text => Some(Format::Text),
+            FleetFormat::Markdown => Some(Format::Markdown),
+            FleetFormat::Prometheus => Some(Format::Prometheus),
+            FleetFormat::Junit => Some(Format::Junit),
+            FleetFormat::Json | FleetFormat::Csv => None,
+        }
+    }
 }
 
 impl FleetArgs {

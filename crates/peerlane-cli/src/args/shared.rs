@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use peerlane::check::{Finding, FindingKind, Severity};
+use peerlane::check::{FindingKind, Severity};
 
 /// What leaves the machine.
 #[derive(Clone, Copy, Debug, Args)]
@@ -68,13 +68,13 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    /// Whether a finding fails: a limit of the design never does, nor does a doubt about the measurement.
-    pub(crate) fn includes(self, finding: &Finding) -> bool {
-        finding.kind == FindingKind::Fault && self.reaches(finding.severity)
+    /// Whether findings of a kind and severity fail: a limit of the design never does, nor does a doubt about the measurement.
+    pub(crate) fn as_test(self) -> impl Fn(FindingKind, Severity) -> bool {
+        move |kind, severity| kind == FindingKind::Fault && self.reaches(severity)
     }
 
     /// Whether a fault of this severity fails.
-    pub(crate) fn reaches(self, severity: Severity) -> bool {
+    fn reaches(self, severity: Severity) -> bool {
         match self {
             Self::Info => true,
             Self::Warning => severity >= Severity::Warning,
@@ -87,29 +87,15 @@ impl FailOn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::Certainty;
 
     #[test]
     fn fail_on_is_a_threshold() {
-        let finding = |kind, severity| Finding {
-            rule: String::new(),
-            kind,
-            severity,
-            subjects: Vec::new(),
-            summary: String::new(),
-            expected: String::new(),
-            measured: String::new(),
-            evidence: Vec::new(),
-            fix: String::new(),
-            certainty: Certainty::Certain,
-            confirm: String::new(),
-            cost: None,
-        };
-        let fault = |severity| finding(FindingKind::Fault, severity);
-        assert!(FailOn::Warning.includes(&fault(Severity::Error)) && !FailOn::Warning.includes(&fault(Severity::Info)));
-        assert!(!FailOn::Never.includes(&fault(Severity::Error)) && FailOn::Info.includes(&fault(Severity::Info)));
+        let fails = |on: FailOn, kind, severity| on.as_test()(kind, severity);
+        let fault = |on, severity| fails(on, FindingKind::Fault, severity);
+        assert!(fault(FailOn::Warning, Severity::Error) && !fault(FailOn::Warning, Severity::Info));
+        assert!(!fault(FailOn::Never, Severity::Error) && fault(FailOn::Info, Severity::Info));
         for kind in [FindingKind::Design, FindingKind::Measurement] {
-            assert!(!FailOn::Info.includes(&finding(kind, Severity::Error)));
+            assert!(!fails(FailOn::Info, kind, Severity::Error));
         }
     }
 }

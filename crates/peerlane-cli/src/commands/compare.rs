@@ -8,6 +8,7 @@ use peerlane::compare::{Subject, compare};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
+use peerlane_report::Report;
 
 use super::check::{can_write_page, write_document};
 use super::site::Site;
@@ -59,8 +60,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             .iter()
             .zip(&comparisons)
             .zip(&checks)
-            .map(|(((_, case), comparison), checked)| html::Subject { case, comparison, checked });
-        let judged: Vec<html::Subject> = judged.collect();
+            .map(|(((_, case), comparison), checked)| Report::of_machine(case, comparison, checked));
+        let judged: Vec<Report> = judged.collect();
         write_document(file, &html::compared(&judged, &document))?;
     }
     if args.detail.json {

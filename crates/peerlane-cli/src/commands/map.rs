@@ -14,12 +14,12 @@ use peerlane::names::ranges;
 use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
-use super::check::caveats;
-use super::{between, heading, json};
+use super::{heading, json};
 use crate::args::{Format, MapArgs};
+use crate::formats::rule;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{dot, inference, label, line_width, matrix, run, svg, tree};
+use crate::render::{dot, inference, label, line_width, matrix, run, svg, tree, whole};
 use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome};
 
@@ -71,7 +71,7 @@ fn each(
     show: impl Fn(&mut dyn Write, &Case) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for (i, case) in loaded.cases.iter().enumerate() {
-        between(out, i == 0)?;
+        rule(out, i == 0)?;
         show(out, case)?;
     }
     Ok(())
@@ -93,7 +93,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     nccl_rings(out, machine)?;
     inferred(out, case)?;
     found(out, machine)?;
-    caveats(out, machine, verbose)
+    Ok(whole::caveats(out, machine, verbose)?)
 }
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {

@@ -30,12 +30,8 @@ use std::io::{self, Write};
 use peerlane::machine::Machine;
 use serde::Serialize;
 
-use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, headline};
-
-/// How many unknowns, assumptions and warnings are shown by default.
-const FEW: usize = 4;
 
 /// Writes a document as JSON.
 fn json(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
@@ -56,19 +52,4 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         Some(recognized) => hang(out, "", &recognized.to_string()),
         None => Ok(()),
     }
-}
-
-/// Writes the assumptions behind predictions, which no source states.
-fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
-    assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
-}
-
-/// Writes a horizontal rule between machines.
-fn between(out: &mut dyn Write, first: bool) -> io::Result<()> {
-    if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(line_width()))) }
-}
-
-/// How many sentences to show.
-fn most(verbose: bool) -> usize {
-    if verbose { usize::MAX } else { FEW }
 }

@@ -15,11 +15,13 @@ use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
 use peerlane::units::Bytes;
 
-use super::{between, heading, json, on_assumptions};
+use super::{heading, json};
 use crate::args::PredictArgs;
+use crate::formats::rule;
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};
+use crate::render::whole::on_assumptions;
 use crate::render::{self, line_width, matrix};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         // assumptions about unused links do not matter
         let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
         if !args.detail.json {
-            between(out, i == 0)?;
+            rule(out, i == 0)?;
             heading(out, machine)?;
             if matrices.is_empty() {
                 writeln!(out, "Too little is known about the links to predict anything.")?;

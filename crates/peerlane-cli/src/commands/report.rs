@@ -6,12 +6,12 @@ use std::path::Path;
 use peerlane::comparison::Comparison;
 use peerlane::one_line::shown;
 
-use super::check::{can_write_page, machines, models, write_page};
+use super::check::{can_write_page, machines, models, reports, write_document};
 use super::nodes;
 use super::site::Site;
 use crate::args::ReportArgs;
 use crate::target::nodes::Record;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, html};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     can_write_page(Some(&args.output))?;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let site = Site::read(None)?;
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| site.judge(case, comparison));
     let checks = judged.collect::<Vec<_>>();
-    write_page(&args.output, &loaded, &comparisons, &checks)?;
+    write_document(&args.output, &html::document(&reports(&loaded, &comparisons, &checks)))?;
     if args.output != Path::new("-") {
         crate::note(&format!("wrote {}", shown(&args.output)));
     }

@@ -10,6 +10,7 @@ use super::clusters::clusters;
 use super::json;
 use crate::args::SimulateArgs;
 use crate::formats::csv::words;
+use crate::formats::rule;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
         }
     } else {
         for (i, document) in documents.iter().enumerate() {
-            super::between(out, i == 0)?;
+            rule(out, i == 0)?;
             show(out, document, workload.is_sized(), args.detail.verbose)?;
         }
     }

@@ -13,6 +13,7 @@ use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simul
 use super::clusters::{clusters, job};
 use super::json;
 use crate::args::SimulateArgs;
+use crate::formats::rule;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         }
     } else {
         for (i, (document, cluster)) in documents.iter().zip(&clusters).enumerate() {
-            super::between(out, i == 0)?;
+            rule(out, i == 0)?;
             show(out, document, cluster, args.detail.verbose)?;
         }
     }

@@ -1,10 +1,43 @@
-//! Cells of CSV files (RFC 4180), which people open in spreadsheets.
+//! Cells of CSV files (RFC 4180), which people open in spreadsheets, and the outliers of a fleet in them.
+
+use peerlane::fleet::Fleet;
+use peerlane::subject::join;
 
 /// A cell of words, in quotation marks. One that a spreadsheet would calculate begins with an apostrophe; numbers are
 /// written without this function.
 pub fn words(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     format!("\"{guard}{}\"", text.replace('"', "\"\""))
+}
+
+/// A row for each outlier, the worst first.
+pub fn outliers(fleet: &Fleet) -> String {
+    let mut text = String::from(
+        "machine,subjects,rule,severity,action,loss,measured,expected,peers,before,unit,repeats,summary,why,file\r\n",
+    );
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for o in fleet.outliers.iter().chain(&fleet.network) {
+        let cells = [
+            words(&o.machine),
+            words(&join(&o.subjects, " ")),
+            words(&o.rule),
+            words(o.severity.id()),
+            words(o.action.id()),
+            o.loss.to_string(),
+            number(o.measured),
+            number(o.expected),
+            number(o.peers),
+            number(o.before),
+            words(o.unit.map_or("", |unit| unit.name())),
+            o.repeats.to_string(),
+            words(&o.summary),
+            words(&o.why),
+            words(&o.file),
+        ];
+        text.push_str(&cells.join(","));
+        text.push_str("\r\n");
+    }
+    text
 }
 
 #[cfg(test)]

@@ -1,84 +1,69 @@
-//! Findings as JUnit XML: one suite per machine, one case per rule. Findings at or above `--fail-on` are failures, others
-//! are passed cases with output.
+//! Findings as JUnit XML: one suite per machine with a case per rule; of a fleet, one per kind with a case per machine.
+//! Cases with a finding that fails are failures, those with others are passed cases with output.
 
 use std::fmt::Write as _;
 
-use peerlane::check::{Finding, Severity};
-use peerlane::export::json::MachineCheck;
-use peerlane::subject::join;
-
+use crate::item::{Fails, Item};
 use crate::render::svg::escape;
+use crate::report::Report;
 
-/// All machines as one document: a case for each of these rules.
-pub fn document(checks: &[MachineCheck], rules: &[&str], fails: &dyn Fn(&Finding) -> bool) -> String {
-    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane check\">\n");
-    for check in checks {
-        suite(&mut text, check, rules, fails);
+/// All subjects as one document.
+pub fn junit(reports: &[Report], fails: Fails) -> String {
+    let command = reports.first().map_or("check", Report::command);
+    let mut text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane {command}\">\n");
+    let has_failed = |items: &[&Item]| items.iter().any(|item| item.has_failed(fails));
+    for suite in reports.iter().flat_map(Report::suites) {
+        let failures = suite.cases.iter().filter(|(_, items)| has_failed(items)).count();
+        let (name, tests) = (escape(&suite.name), suite.cases.len());
+        // writing to a string cannot fail
+        let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
+        for (case, items) in &suite.cases {
+            let _ = write!(text, "    <testcase classname=\"{name}\" name=\"{}\"", escape(case));
+            let _ = match items.first() {
+                None => writeln!(text, "/>"),
+                Some(worst) => writeln!(text, ">\n{}    </testcase>", result(worst, items, has_failed(items))),
+            };
+        }
+        text.push_str("  </testsuite>\n");
     }
     text.push_str("</testsuites>\n");
     text
 }
 
-fn suite(text: &mut String, check: &MachineCheck, rules: &[&str], fails: &dyn Fn(&Finding) -> bool) {
-    let mut rules = rules.to_vec();
-    // findings of unlisted rules must not be lost
-    for finding in &check.findings {
-        if !rules.contains(&finding.rule.as_str()) {
-            rules.push(&finding.rule);
-        }
+/// The outcome of a case that has findings, which the first of them heads.
+fn result(worst: &Item, items: &[&Item], has_failed: bool) -> String {
+    let severity = worst.finding.severity.word();
+    let summary = escape(&worst.finding.summary);
+    let body: Vec<String> = items.iter().flat_map(|item| body(item)).map(|line| escape(&line)).collect();
+    let body = body.join("\n");
+    if has_failed {
+        format!("      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>\n")
+    } else {
+        format!("      <system-out>{severity}: {summary}\n{body}</system-out>\n")
     }
-    let of = |rule: &str| check.findings.iter().filter(move |f| f.rule == rule).collect::<Vec<&Finding>>();
-    let tests: usize = rules.iter().map(|rule| of(rule).len().max(1)).sum();
-    let failures = check.findings.iter().filter(|f| fails(f)).count();
-    let name = escape(&check.name);
-    // writing to a string cannot fail
-    let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
-    for rule in rules {
-        let found = of(rule);
-        if found.is_empty() {
-            let _ = writeln!(text, "    <testcase classname=\"{name}\" name=\"{}\"/>", escape(rule));
-        }
-        for finding in found {
-            case(text, &name, finding, fails);
-        }
-    }
-    text.push_str("  </testsuite>\n");
 }
 
-fn case(text: &mut String, machine: &str, finding: &Finding, fails: &dyn Fn(&Finding) -> bool) {
-    let severity = match finding.severity {
-        Severity::Info => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
-    let subjects =
-        if finding.subjects.is_empty() { String::new() } else { format!(": {}", join(&finding.subjects, ", ")) };
-    let _ = writeln!(
-        text,
-        "    <testcase classname=\"{machine}\" name=\"{}\">",
-        escape(&format!("{}{subjects}", finding.rule))
-    );
-    let body = format!(
-        "expected: {}\nmeasured: {}\nfix: {}\nevidence: {}",
-        finding.expected,
-        finding.measured,
-        finding.fix,
-        finding.evidence.join("; ")
-    );
-    let body: Vec<String> = body.split('\n').map(escape).collect();
-    let (body, summary) = (body.join("\n"), escape(&finding.summary));
-    let _ = if fails(finding) {
-        writeln!(text, "      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>")
-    } else {
-        writeln!(text, "      <system-out>{severity}: {summary}\n{body}</system-out>")
-    };
-    text.push_str("    </testcase>\n");
+/// All that is known of a finding; of one of several about a machine of a fleet, one line.
+fn body(item: &Item) -> Vec<String> {
+    if item.machine().is_some() {
+        return vec![item.line()];
+    }
+    let fields = item
+        .fields()
+        .into_iter()
+        .flat_map(|(label, text)| format!("{label}: {text}").split('\n').map(str::to_owned).collect::<Vec<_>>());
+    fields.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::{Certainty, FindingKind, Verdict, rule_ids};
+    use peerlane::case::Case;
+    use peerlane::catalogue::{self, Parts};
+    use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict, rule_ids};
+    use peerlane::comparison::Comparison;
+    use peerlane::export::json::MachineCheck;
+    use peerlane::model::Model;
     use peerlane::subject::Subject;
 
     #[test]
@@ -98,7 +83,7 @@ mod tests {
             cost: None,
         };
         let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
-        let checks = [MachineCheck {
+        let checked = MachineCheck {
             name: "m<1>".into(),
             verdict: Verdict::Fault,
             checked: Vec::new(),
@@ -107,16 +92,19 @@ mod tests {
             waived: Vec::new(),
             thresholds: Vec::new(),
             comparison: None,
-        }];
-        let ids: Vec<&str> = rule_ids().collect();
-        let text = document(&checks, &ids, &|finding| finding.severity == Severity::Error);
-        let rules = ids.len();
+        };
+        let case = Case::from(catalogue::system("dgx-1").unwrap().unwrap());
+        let model = Model::new(&case.machine, Parts::embedded());
+        let comparison = Comparison::of(&model);
+        let document = |fails: Fails| junit(&[Report::of_machine(&case, &comparison, &checked)], fails);
+        let text = document(&|_, severity| severity == Severity::Error);
+        let rules = rule_ids().count();
         assert!(
             text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\">", rules + 1)),
             "{text}"
         );
         assert_eq!((text.matches("<failure").count(), text.matches("<system-out>").count()), (1, 1));
-        assert_eq!(document(&checks, &ids, &|_| false).matches("<failure").count(), 0);
+        assert_eq!(document(&|_, _| false).matches("<failure").count(), 0);
         assert!(text.contains("narrow-link: &lt;GPU&quot;0 &gt;") && !text.contains('\u{0}'));
     }
 }

@@ -1,87 +1,81 @@
-//! The verdict, findings and numbers as Markdown for a ticket (CommonMark with GitHub's tables).
+//! Reports as Markdown for a ticket (CommonMark with GitHub's tables).
 
 use std::fmt::Write as _;
 
-use peerlane::case::Case;
-use peerlane::check::{Finding, FindingKind, Severity};
-use peerlane::comparison::Comparison;
-use peerlane::export::json::MachineCheck;
-
-use crate::render::comparison::Section;
+use crate::item::Item;
 use crate::render::figures::Row;
-use crate::render::headline::Headline;
 use crate::render::text::span;
-use crate::render::{comparison, plain, screen, tree};
+use crate::report::{Block, Report, Table};
 
-/// One machine's report.
-pub fn machine(case: &Case, comparison: &Comparison, checked: &MachineCheck) -> String {
-    let machine = comparison.model().machine;
-    let mut text = String::new();
-    let headline = Headline::of(machine, checked);
+/// Rows of a table in a ticket, where the worst of many come first.
+const ROWS: usize = 20;
+
+/// A report.
+pub fn markdown(report: &Report) -> String {
     // writing to a string cannot fail
-    let _ = writeln!(text, "## {}\n", inline(&headline.machine));
-    let _ = writeln!(text, "**{}**: {}", headline.verdict.words(), inline(&headline.cause));
-    if let Some((label, step)) = &headline.step {
-        let _ = writeln!(text, "\n**{label}**: {}", inline(step));
+    let mut text = format!("## {}\n", inline(&report.title));
+    if let Some(headline) = &report.headline {
+        let _ = writeln!(text, "\n**{}**: {}", headline.verdict.words(), inline(&headline.cause));
+        if let Some((label, step)) = &headline.step {
+            let _ = writeln!(text, "\n**{label}**: {}", inline(step));
+        }
     }
-    for finding in &checked.findings {
-        one(&mut text, finding);
+    for block in report.blocks(ROWS, false) {
+        match block {
+            Block::Findings => report.items.iter().for_each(|item| one(&mut text, item)),
+            Block::Table(of) => table(&mut text, &of),
+            Block::Drawing(title, drawn) => {
+                let fence = fence(&drawn);
+                folded(&mut text, title, &format!("{fence}text\n{drawn}{fence}"));
+            }
+            Block::Sentence(sentence) => {
+                let _ = writeln!(text, "\n{}", inline(&sentence));
+            }
+            Block::Sentences(_, all) if all.is_empty() => {}
+            Block::Sentences(title, all) => {
+                let _ = writeln!(text, "\n{title}:\n");
+                for sentence in all {
+                    let _ = writeln!(text, "* {}", inline(&sentence));
+                }
+            }
+        }
     }
-    let drawn = plain(|out| tree::write(out, &machine.fabric, tree::Options { verbose: false, fold: true }));
-    let fence = fence(&drawn);
-    let _ = writeln!(text, "\n<details><summary>The machine</summary>\n\n{fence}text\n{drawn}{fence}\n\n</details>");
-    let sections = comparison::sections(comparison, &machine.fabric, false);
-    let off = comparison::off(&sections);
-    if !off.is_empty() {
-        text.push_str("\nNot as expected:\n");
-        table(&mut text, &off);
-    }
-    if !sections.is_empty() {
-        text.push_str("\n<details><summary>All values</summary>\n");
-        table(&mut text, &sections);
-        text.push_str("\n</details>\n");
-    }
-    let _ = writeln!(text, "\n{}", inline(&screen::summary(case, checked, &comparison::tally(&sections), None)));
     text
 }
 
+/// What readers open if they want to see it.
+fn folded(text: &mut String, title: &str, content: &str) {
+    let _ = writeln!(text, "\n<details><summary>{title}</summary>\n\n{content}\n\n</details>");
+}
+
 /// A finding as an item of a list.
-pub(super) fn one(text: &mut String, finding: &Finding) {
-    let severity = match finding.severity {
-        Severity::Info => "note",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    };
-    let kind = match finding.kind {
-        FindingKind::Fault => "fault",
-        FindingKind::Design => "by design",
-        FindingKind::Measurement => "measurement",
-    };
-    let _ = writeln!(text, "\n* **{severity}**: {} ({}, {kind})", inline(&finding.summary), inline(&finding.rule));
-    let evidence = finding.evidence.join("; ");
-    for (label, what) in [
-        ("expected", &finding.expected),
-        ("measured", &finding.measured),
-        ("fix", &finding.fix),
-        ("evidence", &evidence),
-    ] {
-        if !what.is_empty() {
-            let _ = writeln!(text, "  * {label}: {}", inline(what));
-        }
+fn one(text: &mut String, item: &Item) {
+    let severity = item.finding.severity.word();
+    let _ = writeln!(text, "\n* **{severity}**: {} ({})", inline(&item.sentence()), inline(&item.tag()));
+    for (label, what) in item.fields().into_iter().filter(|(_, what)| !what.is_empty()) {
+        let _ = writeln!(text, "  * {label}: {}", inline(&what));
     }
 }
 
-fn table(text: &mut String, sections: &[Section]) {
-    let _ = writeln!(text, "\n| what | between | cells | expected | measured | ratio |\n|---|---|--:|--:|--:|--:|");
-    for row in comparison::rows(sections) {
-        let (what, ends) = (inline(&row.what), inline(&row.ends));
-        let _ =
-            writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.measured, row.ratio);
+fn table(text: &mut String, of: &Table) {
+    if of.rows.is_empty() {
+        return;
     }
+    let numbers = of.headings.len().saturating_sub(of.words);
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut lines = line(of.headings.iter().map(|heading| inline(heading)).collect());
+    let _ = writeln!(lines, "|{}{}", "---|".repeat(of.words), "--:|".repeat(numbers));
+    lines.extend(of.rows.iter().map(|row| line(row.iter().map(|cell| inline(cell)).collect())));
+    if of.folded {
+        return folded(text, of.title, lines.trim_end());
+    }
+    let title = if of.title.is_empty() { String::new() } else { format!("\n{}:\n", of.title) };
+    let left_out = of.left_out.as_ref().map_or_else(String::new, |which| format!("\n{}\n", inline(which)));
+    let _ = write!(text, "{title}\n{lines}{left_out}");
 }
 
 /// Machines side by side: the conclusion, and the figures behind it.
-pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) -> String {
+pub(crate) fn side_by_side(names: &[&str], rows: &[Row], conclusion: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| inline(name)).collect();
     // writing to a string cannot fail
     let mut text = format!("## {}\n\n", names.join(", "));
@@ -104,7 +98,7 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
 
 /// A single line with all markup escaped. GitHub looks for people, issues, commits and addresses after it has removed the
 /// backslashes, and passes over code alone; so words that may be one are code.
-pub(super) fn inline(text: &str) -> String {
+fn inline(text: &str) -> String {
     // neither can stand inside code in a table
     let text = text.replace('`', "'");
     let words = text.split_inclusive(|c: char| c.is_whitespace() || c == '|').map(|word| {

@@ -7,7 +7,7 @@ use peerlane::names::is_host;
 use super::document::{Chart, MachineReport, MatrixView};
 use super::figures::{ComparisonView, FigureValue, FigureView, MeasuredView, SharedMap, SharedMatrix};
 use super::tables::short;
-use crate::formats::markdown;
+use crate::formats;
 use crate::render::figures::{self, Better, Row};
 use crate::render::text::span;
 
@@ -20,7 +20,7 @@ pub(super) fn comparison(
     let rows = figures::rows(document);
     let names: Vec<&str> = document.designs.iter().map(|d| d.name.as_str()).collect();
     ComparisonView {
-        markdown: markdown::comparison(&names, &rows, &document.conclusion),
+        markdown: formats::side_by_side(&names, &rows, &document.conclusion),
         conclusion: document.conclusion.clone(),
         figures: rows.iter().map(figure).collect(),
         all_reduce,

@@ -7,10 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use peerlane::assumptions::Assumptions;
-use peerlane::case::Case;
 use peerlane::compare::ComparisonDocument;
 use peerlane::comparison::Comparison;
-use peerlane::export::json::MachineCheck;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
@@ -21,58 +19,53 @@ use super::document::{
 };
 use super::tables::{MOST_DEVICES, Tables, short};
 use super::{charts, comparison as side_by_side, facts, findings, matrices};
-use crate::formats::markdown;
+use crate::formats;
 use crate::render::comparison::{only_measured, sections};
 use crate::render::drawing::{Drawing, rates};
 use crate::render::headline::Headline;
 use crate::render::{label, plain, tree};
+use crate::report::{Report, Subject};
 
-/// What a report is about: a machine, judged.
-pub struct Subject<'a> {
-    /// The machine, and what else was given about it.
-    pub case: &'a Case,
-    /// What was measured on it beside what should be.
-    pub comparison: &'a Comparison<'a>,
-    /// The verdict and the findings.
-    pub checked: &'a MachineCheck,
-}
-
-/// The document of some machines.
-pub fn document(subjects: &[Subject]) -> ReportDocument {
-    let machines = subjects.iter().map(machine).collect();
+/// The document of some machines; other subjects have pages of their own.
+pub fn document(reports: &[Report]) -> ReportDocument {
+    let machines = reports.iter().filter_map(machine).collect();
     ReportDocument { schema: SCHEMA, peerlane: env!("CARGO_PKG_VERSION"), machines, comparison: None }
 }
 
-/// The document of machines side by side; the subjects in the order of the designs, by whose names they are called.
-pub fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> ReportDocument {
-    let mut document = document(subjects);
+/// The document of machines side by side, in the order of the designs, by whose names they are called.
+pub fn compared(reports: &[Report], designs: &ComparisonDocument) -> ReportDocument {
+    let mut document = document(reports);
     for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
         machine.name.clone_from(&design.name);
     }
     let names = designs.designs.iter().map(|design| design.name.as_str());
-    let all_reduce = charts::all_reduce(names.zip(subjects.iter().map(|subject| subject.comparison.model())));
+    let models = reports.iter().filter_map(|report| match report.subject {
+        Subject::Machine(_, comparison, _) => Some(comparison.model()),
+        _ => None,
+    });
+    let all_reduce = charts::all_reduce(names.zip(models));
     document.comparison = Some(side_by_side::comparison(designs, &document.machines, all_reduce));
     document
 }
 
-fn machine(subject: &Subject) -> MachineReport {
-    let Model { machine, parts, .. } = subject.comparison.model();
-    // where nothing of what was measured can be expected otherwise, it stands beside what parts can do
-    if only_measured(&sections(subject.comparison, &machine.fabric, false)) {
+fn machine(report: &Report) -> Option<MachineReport> {
+    let Subject::Machine(_, comparison, _) = report.subject else { return None };
+    let Model { machine, parts, .. } = comparison.model();
+    // where nothing of what was measured can be expected otherwise, it stands next to what parts can do
+    if only_measured(&sections(comparison, &machine.fabric, false)) {
         let assumed = Assumptions::of(machine, parts);
         let assuming = assumed.model(parts, Assume::Parts);
-        return beside(subject, &Comparison::of(&assuming));
+        return expecting(report, comparison.model(), &Comparison::of(&assuming));
     }
-    beside(subject, subject.comparison)
+    expecting(report, comparison.model(), comparison)
 }
 
-/// A machine's report, its numbers beside what a model expects.
-fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport {
-    let Subject { case, comparison, checked } = *subject;
-    let model = comparison.model();
+/// A machine's report, its numbers next to what a comparison expects.
+fn expecting<'c>(report: &Report, model: &Model, comparison: &'c Comparison<'c>) -> Option<MachineReport> {
+    let Subject::Machine(case, _, checked) = report.subject else { return None };
     let (machine, run) = (&case.machine, case.run());
     let fabric = &machine.fabric;
-    let mut tables = Tables::new(expecting);
+    let mut tables = Tables::new(comparison);
     for evidence in &machine.evidence {
         let at = tables.source(&evidence.origin.to_string());
         tables.tells(at, findings::tells(&evidence.fact));
@@ -101,16 +94,16 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
         .map(|w| WaivedView { reason: w.reason.clone(), finding: findings::view(&mut tables, &matrices, &w.finding) });
     let waived = waived.collect();
     let tree = plain(|out| tree::write(out, fabric, tree::Options { verbose: false, fold: false }));
-    MachineReport {
+    Some(MachineReport {
         name: machine.name.clone(),
         title: machine.title.clone().filter(|title| *title != machine.name),
         inventory: label::inventory(machine),
         origin: origin(machine, run),
         verdict: checked.verdict,
-        summary: Headline::of(machine, checked).sentence(),
+        summary: report.headline.as_ref().map(Headline::sentence).unwrap_or_default(),
         findings: views,
         waived,
-        markdown: markdown::machine(case, comparison, checked),
+        markdown: formats::markdown(report),
         drawing: Drawing::of(model),
         tree,
         nodes,
@@ -122,7 +115,7 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
         facts: facts::all(case),
         contradictions: machine.contradictions.iter().map(|c| c.message.clone()).collect(),
         unknown: machine.unknown.iter().map(ToString::to_string).collect(),
-        assumptions: expecting.model().assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
+        assumptions: comparison.model().assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
         warnings: machine.warnings.iter().map(ToString::to_string).collect(),
         notes: machine.notes.clone(),
         record: run.and_then(record),
@@ -130,7 +123,7 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
         paths: tables.paths,
         hops: tables.hops,
         evidence: tables.evidence,
-    }
+    })
 }
 
 /// The origin of the description, in one line.

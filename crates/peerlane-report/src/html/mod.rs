@@ -18,5 +18,5 @@ mod tables;
 
 pub use document::ReportDocument;
 pub use fleet::{fleet_page, nodes_page};
-pub use machine::{Subject, compared, document};
+pub use machine::{compared, document};
 pub use page::page;

@@ -3,12 +3,14 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use peerlane::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane::check::{Finding, Severity};
 use peerlane::export::json::MachineCheck;
+use peerlane::subject::join;
 
 use super::line_width;
 use super::style::{self, paint};
 use super::text::{clip, count, width, wrap};
+use crate::item::Item;
 
 /// `1 error, 2 warnings`, or `no findings`.
 pub fn counts(findings: &[Finding]) -> String {
@@ -36,20 +38,21 @@ pub struct Amount {
 /// Writes the most important findings: those that say the same as one.
 ///
 /// `told`: a fix that the reader has seen already.
-pub fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, told: Option<&str>) -> io::Result<()> {
-    let groups = alike(findings);
-    let matter = groups.iter().take_while(|f| f.severity > Severity::Info).count();
+pub fn brief(out: &mut dyn Write, items: &[Item], amount: Amount, told: Option<&str>) -> io::Result<()> {
+    let groups = alike(items);
+    let matter = groups.iter().take_while(|item| item.finding.severity > Severity::Info).count();
     let (full, brief) = groups.split_at(matter.min(amount.full));
-    for finding in full {
+    for item in full {
         writeln!(out)?;
-        short(out, finding, told.is_some_and(|told| told.starts_with(&shortened(&finding.fix, field_width(), 2))))?;
+        short(out, item, told.is_some_and(|told| told.starts_with(&shortened(&item.finding.fix, field_width(), 2))))?;
     }
     if !brief.is_empty() {
         writeln!(out)?;
     }
-    for finding in brief.iter().take(amount.brief) {
-        let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
-        for (i, line) in clip(&finding.summary, line_width() - 9, 2).iter().enumerate() {
+    for item in brief.iter().take(amount.brief) {
+        let severity = item.finding.severity;
+        let word = paint(style::of_severity(severity), &format!("{:8}", severity.word()));
+        for (i, line) in clip(&item.sentence(), line_width() - 9, 2).iter().enumerate() {
             if i == 0 { writeln!(out, "{word} {line}")? } else { writeln!(out, "         {line}")? }
         }
     }
@@ -61,35 +64,32 @@ pub fn brief(out: &mut dyn Write, findings: &[Finding], amount: Amount, told: Op
 }
 
 /// The findings, with those of one rule and one fix about several subjects joined into one.
-fn alike(findings: &[Finding]) -> Vec<Finding> {
-    let mut groups: Vec<(&Finding, Vec<&Finding>)> = Vec::new();
-    for finding in findings {
-        let same = |(first, _): &&mut (&Finding, _)| {
-            (&first.rule, first.severity, first.kind, &first.fix)
-                == (&finding.rule, finding.severity, finding.kind, &finding.fix)
-        };
-        match groups.iter_mut().find(same) {
-            Some((_, others)) => others.push(finding),
-            None => groups.push((finding, Vec::new())),
+fn alike<'a>(items: &[Item<'a>]) -> Vec<Item<'a>> {
+    let mut groups: Vec<(&Item<'a>, Vec<&Item<'a>>)> = Vec::new();
+    for item in items {
+        match groups.iter_mut().find(|(first, _)| first.is_like(item)) {
+            Some((_, others)) => others.push(item),
+            None => groups.push((item, Vec::new())),
         }
     }
-    let joined = |(first, others): (&Finding, Vec<&Finding>)| {
-        let mut finding = first.clone();
+    let joined = |(first, others): (&Item<'a>, Vec<&Item<'a>>)| {
+        let mut item = first.clone();
         if !others.is_empty() {
-            let subjects = others.iter().flat_map(|f| &f.subjects).map(ToString::to_string).collect::<Vec<_>>();
-            finding.summary = format!("{} (the same: {})", finding.summary, subjects.join(", "));
-            finding.subjects.extend(others.iter().flat_map(|f| f.subjects.clone()));
+            let others: Vec<_> = others.iter().flat_map(|other| other.finding.subjects.clone()).collect();
+            let finding = item.finding.to_mut();
+            finding.summary = format!("{} (the same: {})", finding.summary, join(&others, ", "));
+            finding.subjects.extend(others);
         }
-        finding
+        item
     };
     groups.into_iter().map(joined).collect()
 }
 
 /// Writes all findings with all that is known of each.
-pub fn write(out: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
-    findings.iter().try_for_each(|finding| {
+pub fn write(out: &mut dyn Write, items: &[Item]) -> io::Result<()> {
+    items.iter().try_for_each(|item| {
         writeln!(out)?;
-        whole(out, finding)
+        whole(out, item)
     })
 }
 
@@ -100,20 +100,13 @@ pub fn outside(out: &mut dyn Write, checked: &MachineCheck, most: usize) -> io::
     sentences(out, "Floors of others, no part of the verdict", &checked.thresholds, most)
 }
 
-fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-        Severity::Info => "note",
-    }
-}
-
 /// Lines of a finding that is shown in short.
 const LINES: usize = 6;
 
 /// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
-fn short(out: &mut dyn Write, finding: &Finding, is_told: bool) -> io::Result<()> {
-    let head = headed(out, finding, 2)?;
+fn short(out: &mut dyn Write, item: &Item, is_told: bool) -> io::Result<()> {
+    let finding = &item.finding;
+    let head = headed(out, item, 2)?;
     let fix = if is_told { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
     // a command is shown whole, or with -v
     let confirm = wrap(&finding.confirm, field_width()).len();
@@ -179,20 +172,10 @@ fn cost(finding: &Finding) -> Option<String> {
 }
 
 /// Writes severity, summary and the rule's name; returns the number of lines, at most `most`.
-fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usize> {
-    let severity = word(finding.severity);
-    let kind = match finding.kind {
-        FindingKind::Fault => "fault",
-        FindingKind::Design => "by design",
-        FindingKind::Measurement => "measurement",
-    };
-    let sure = match finding.certainty {
-        Certainty::Certain => "",
-        Certainty::Likely => ", likely",
-        Certainty::Possible => ", possibly",
-    };
-    let tag = format!("[{}, {kind}{sure}]", finding.rule);
-    let mut lines = clip(&finding.summary, line_width() - 9, most);
+fn headed(out: &mut dyn Write, item: &Item, most: usize) -> io::Result<usize> {
+    let severity = item.finding.severity;
+    let tag = format!("[{}]", item.tag());
+    let mut lines = clip(&item.sentence(), line_width() - 9, most);
     match lines.last_mut() {
         Some(last) if width(last) + 1 + width(&tag) <= line_width() - 9 => {
             *last = format!("{last} {}", paint(style::DIM, &tag));
@@ -200,15 +183,16 @@ fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usi
         _ => lines.push(paint(style::DIM, &tag)),
     }
     for (i, line) in lines.iter().enumerate() {
-        let label = if i == 0 { severity } else { "" };
-        writeln!(out, "{} {line}", paint(style::of_severity(finding.severity), &format!("{label:8}")))?;
+        let label = if i == 0 { severity.word() } else { "" };
+        writeln!(out, "{} {line}", paint(style::of_severity(severity), &format!("{label:8}")))?;
     }
     Ok(lines.len())
 }
 
 /// A finding with all that is known of it.
-fn whole(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
-    headed(out, finding, usize::MAX)?;
+fn whole(out: &mut dyn Write, item: &Item) -> io::Result<()> {
+    headed(out, item, usize::MAX)?;
+    let finding = &item.finding;
     field(out, "expected", &finding.expected, style::PLAIN)?;
     field(out, "measured", &finding.measured, style::PLAIN)?;
     field(out, "costs", &cost(finding).unwrap_or_default(), style::PLAIN)?;
@@ -246,6 +230,7 @@ pub fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display], most:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::check::{Certainty, FindingKind};
     use peerlane::subject::Subject;
 
     #[test]
@@ -268,8 +253,8 @@ mod tests {
         // of different rules
         let found: Vec<Finding> =
             found.enumerate().map(|(i, finding)| Finding { rule: format!("rule-{i}"), ..finding }).collect();
-        let few = crate::render::plain(|out| brief(out, &found, Amount { full: 3, brief: 6 }, None));
-        let all = crate::render::plain(|out| write(out, &found));
+        let few = crate::render::plain(|out| brief(out, &Item::all(&found), Amount { full: 3, brief: 6 }, None));
+        let all = crate::render::plain(|out| write(out, &Item::all(&found)));
         assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (3, found.len()));
         assert_eq!((few.matches("note").count(), few.matches("error").count()), (4, 5));
         assert!(few.ends_with("and 5 more findings (-v shows them)\n"), "{few}");
@@ -295,7 +280,7 @@ mod tests {
                 cost: None,
             };
             let text = crate::render::plain(|out| {
-                brief(out, std::slice::from_ref(&finding), Amount { full: 3, brief: 6 }, None)
+                brief(out, &Item::all(std::slice::from_ref(&finding)), Amount { full: 3, brief: 6 }, None)
             });
             let lines: Vec<&str> = text.trim().lines().collect();
             assert!(lines.len() <= LINES && lines.iter().all(|l| width(l) <= line_width()), "{text}");
@@ -323,7 +308,7 @@ mod tests {
             cost: None,
         };
         let mut out = Vec::new();
-        write(&mut out, std::slice::from_ref(&finding)).unwrap();
+        write(&mut out, &Item::all(std::slice::from_ref(&finding))).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(text.lines().all(|l| width(l) <= line_width()), "{text}");
         assert_eq!(text.matches("word").count(), 240);
@@ -347,7 +332,8 @@ mod tests {
             cost: None,
         };
         let found = [finding("slow", "GPU0"), finding("hot", "GPU7"), finding("slow", "GPU2"), finding("slow", "GPU5")];
-        let summaries: Vec<String> = alike(&found).into_iter().map(|f| f.summary).collect();
+        let summaries: Vec<String> =
+            alike(&Item::all(&found)).iter().map(|item| item.finding.summary.clone()).collect();
         assert_eq!(summaries, ["GPU0 is slow (the same: GPU2, GPU5)", "GPU7 is slow"]);
     }
 }

@@ -24,7 +24,7 @@ mod outline;
 pub mod placement;
 mod rdma;
 pub mod run;
-pub mod screen;
+pub(crate) mod screen;
 pub mod sizes;
 pub mod style;
 pub mod svg;
@@ -33,6 +33,7 @@ pub mod text;
 pub mod tree;
 pub mod tuning;
 mod unified;
+pub mod whole;
 
 use std::cell::Cell;
 use std::io::{self, Write};

@@ -5,24 +5,23 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
-use peerlane::nodes_check::{self, NodesCheck, NodesComparison, Pair, SamePairs};
+use peerlane::nodes_check::{self, NodesComparison, Pair};
 use peerlane::one_line::shown;
 use peerlane::stats::Median;
-use peerlane::transfer::Registration;
 
 use super::Detail;
 use super::findings::{self, Amount};
-use super::headline::Headline;
 use super::style::{self, paint};
 use super::table;
 use super::text::{count, hang};
+use crate::item::Item;
 
 /// Writes what was measured: its spread by transport, NIC and probe.
 pub fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>) -> io::Result<()> {
     let values = run.cells.iter().filter(|cell| cell.value().is_some()).count();
     let of = format!("{}: {}, {}", run.name, count(run.nodes.len(), "node"), count(values, "value"));
     writeln!(out, "{}", paint(style::HEADING, &of))?;
-    spread(out, run)?;
+    table::numbers(out, &SPREAD, &spread(run), 3)?;
     for lost in &run.lost {
         hang(out, "lost     ", &format!("{}: {}", host(run, lost.node), lost.why))?;
     }
@@ -40,126 +39,13 @@ pub fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>) -> io:
 /// Pairs that are shown as not as expected.
 const PAIRS: usize = 8;
 
-/// Writes the verdict, findings, and the values that are off; with `-v` all findings and the spread of values.
-pub fn judged(out: &mut dyn Write, run: &NodesRun, check: &NodesCheck, detail: Detail) -> io::Result<()> {
-    let headline = headline(run, check);
-    headline.write(out, detail.quiet)?;
-    if detail.quiet {
-        return Ok(());
-    }
-    if detail.verbose {
-        findings::write(out, &check.findings)?;
-        writeln!(out)?;
-        spread(out, run)?;
-        if let Some(registered) = registered(run) {
-            hang(out, "", &registered)?;
-        }
-    } else {
-        let amount = Amount { full: 3, brief: 6 };
-        findings::brief(out, &check.findings, amount, headline.shown_fix().as_deref())?;
-    }
-    write_off(out, check, if detail.verbose { usize::MAX } else { PAIRS })?;
-    writeln!(out)?;
-    if let Some(same) = &check.same_pairs {
-        hang(out, "", &by_verbs(same))?;
-    }
-    hang(out, "", &summary(run, check))
-}
-
-/// How adapters get at the memory of the GPUs beside them, in one line: `GPU memory by verbs: 30 NICs as dmabuf, 2 not at all.`
-fn registered(run: &NodesRun) -> Option<String> {
-    let mut counts: BTreeMap<Option<Registration>, usize> = BTreeMap::new();
-    for gpu in run.nodes.iter().flat_map(|node| &node.nics).filter_map(|nic| nic.gpu.as_ref()) {
-        *counts.entry(gpu.registration).or_default() += 1;
-    }
-    let words = counts.into_iter().rev().map(|(how, nics)| {
-        let how = match how {
-            Some(Registration::Dmabuf) => "as dmabuf",
-            Some(Registration::NvidiaPeermem) => "by nvidia-peermem",
-            None => "not at all",
-        };
-        format!("{} {how}", count(nics, "NIC"))
-    });
-    let words: Vec<String> = words.collect();
-    (!words.is_empty()).then(|| format!("GPU memory by verbs: {}.", words.join(", ")))
-}
-
-/// NCCL beside verbs, in one line.
-fn by_verbs(same: &SamePairs) -> String {
-    let [a, b] = &same.between;
-    format!(
-        "NCCL reaches {} of what verbs reach between the same nodes (median of {}; least {}: {a} and {b}, {} of {}).",
-        table::percent(same.median),
-        count(same.pairs, "pair"),
-        table::percent(same.least),
-        quantity(Probe::SendReceive, same.nccl),
-        quantity(Probe::Write, same.verbs)
-    )
-}
-
-/// The answer in three lines.
-pub fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
-    let first = check.findings.first();
-    let cause = match first {
-        Some(finding) => finding.summary.clone(),
-        None if check.checked.is_empty() => {
-            "two nodes have no peers, and nothing states what their network should carry".to_owned()
-        }
-        None => format!("no findings; checked: {}", check.checked.join(", ")),
-    };
-    let step = first.map(|finding| ("fix", finding.fix.clone()));
-    Headline { machine: who(run), verdict: check.verdict, cause, step }
-}
-
-/// `hgx-h200-x32: 32 nodes with 8 NICs, verbs`.
-fn who(run: &NodesRun) -> String {
-    let transports: Vec<&str> = run.plan.transports.iter().map(|t| t.name()).collect();
-    let nics = run.nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
-    let nics = if nics == 0 { String::new() } else { format!(" with {}", count(nics, "NIC")) };
-    let simulated = if run.cluster.is_some() { ", simulated" } else { "" };
-    format!("{}: {}{nics}, {}{simulated}", run.name, count(run.nodes.len(), "node"), transports.join(" and "))
-}
-
-/// The values that are off, worst first. Where there are more than `most`, the worst of each end that data comes from.
-pub fn off(check: &NodesCheck, most: usize) -> Vec<&Pair> {
-    let mut off: Vec<&Pair> = check.pairs.iter().filter(|pair| pair.is_off()).collect();
-    if most < off.len() {
-        let mut known = BTreeSet::new();
-        off.retain(|pair| known.insert(&pair.from));
-        off.truncate(most);
-    }
-    off
-}
-
 /// A pair's cells: from, to, what, measured, expected, share.
-pub fn row(pair: &Pair) -> Vec<String> {
+pub(crate) fn row(pair: &Pair) -> Vec<String> {
     let value = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| quantity(pair.probe, value));
     let share = pair.share.map_or_else(|| "–".to_owned(), table::percent);
     let memory = if pair.gpus.is_some() && pair.transport != Transport::Nccl { ", GPU memory" } else { "" };
     let what = format!("{} {}{memory}", pair.transport, pair.probe);
     vec![pair.from.clone(), pair.to.clone(), what, value(pair.measured), value(pair.expected), share]
-}
-
-/// Writes a table of pairs.
-fn pairs(out: &mut dyn Write, headings: [&str; 6], pairs: &[&Pair]) -> io::Result<()> {
-    let headings: Vec<String> = headings.into_iter().chain([""]).map(str::to_owned).collect();
-    let rows = pairs.iter().map(|pair| row(pair).into_iter().chain([String::new()]).collect());
-    table::columns(out, &headings, &rows.collect::<Vec<_>>(), 3)
-}
-
-fn write_off(out: &mut dyn Write, check: &NodesCheck, most: usize) -> io::Result<()> {
-    let all = off(check, usize::MAX).len();
-    let shown = off(check, most);
-    if shown.is_empty() {
-        return Ok(());
-    }
-    writeln!(out)?;
-    pairs(out, ["from", "to", "what", "measured", "expected", "share"], &shown)?;
-    if all > shown.len() {
-        let more = format!("  the worst from each end; {all} in all (-v shows them)");
-        writeln!(out, "{}", paint(style::DIM, &more))?;
-    }
-    Ok(())
 }
 
 /// Writes what changed from one record to a later one.
@@ -179,8 +65,8 @@ pub fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail) -> io
         return Ok(());
     }
     writeln!(out)?;
-    let headings = ["what", "values", "before", "after", "change", ""].map(str::to_owned);
-    let row = |change: &nodes_check::Change| {
+    let headings = ["what", "values", "before", "after", "change"];
+    let change = |change: &nodes_check::Change| {
         let of = match (change.loopback, change.gpus && change.transport != Transport::Nccl) {
             (true, _) => ", loopback",
             (false, true) => ", GPU memory",
@@ -189,19 +75,19 @@ pub fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail) -> io
         let what = format!("{} {}{of}", change.transport, change.probe);
         let [before, after] = [change.before, change.after].map(|value| quantity(change.probe, value));
         let by = format!("{:+.1} %", 100.0 * (change.after / change.before - 1.0));
-        vec![what, change.values.to_string(), before, after, by, String::new()]
+        vec![what, change.values.to_string(), before, after, by]
     };
-    table::columns(out, &headings, &of.changes.iter().map(row).collect::<Vec<_>>(), 1)?;
+    table::numbers(out, &headings, &of.changes.iter().map(change).collect::<Vec<_>>(), 1)?;
     if detail.verbose {
-        findings::write(out, &of.worse)?;
+        findings::write(out, &Item::all(&of.worse))?;
     } else {
-        findings::brief(out, &of.worse, Amount { full: 3, brief: 6 }, None)?;
+        findings::brief(out, &Item::all(&of.worse), Amount { full: 3, brief: 6 }, None)?;
     }
     let most = if detail.verbose { usize::MAX } else { PAIRS };
-    let shown: Vec<&Pair> = of.pairs.iter().take(most).collect();
+    let shown: Vec<Vec<String>> = of.pairs.iter().take(most).map(row).collect();
     if !shown.is_empty() {
         writeln!(out)?;
-        pairs(out, ["from", "to", "what", "after", "before", "share"], &shown)?;
+        table::numbers(out, &["from", "to", "what", "after", "before", "share"], &shown, 3)?;
     }
     let values: usize = of.changes.iter().map(|change| change.values).sum();
     let alone = match of.alone {
@@ -214,33 +100,11 @@ pub fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail) -> io
     hang(out, "", &changed)
 }
 
-/// How many findings and values there are.
-pub fn summary(run: &NodesRun, check: &NodesCheck) -> String {
-    let values = check.pairs.iter().filter(|pair| pair.measured.is_some()).count();
-    let compared = check.pairs.iter().filter(|pair| pair.share.is_some()).count();
-    let off = check.pairs.iter().filter(|pair| pair.is_off()).count();
-    let missing = match check.pairs.len() - values {
-        0 => String::new(),
-        n => format!(", {n} missing"),
-    };
-    let against = match compared {
-        0 => "compared with their peers".to_owned(),
-        compared => format!("{} as expected, {off} off", compared - off),
-    };
-    let waived = match check.waived.len() {
-        0 => String::new(),
-        n => format!(" {} accepted by the site.", count(n, "finding")),
-    };
-    let findings = match check.findings.len() {
-        0 => "No findings".to_owned(),
-        n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
-    };
-    let whole = if run.complete { "" } else { " The record is not complete: `peerlane measure --resume` goes on." };
-    format!("{findings}; {}: {against}{missing}.{waived}{whole}", count(values, "value"))
-}
+/// Headings of [`spread`]; the first three are of words.
+pub(crate) const SPREAD: [&str; 7] = ["transport", "NICs of a node", "what", "values", "least", "median", "greatest"];
 
-/// A table: least, median and greatest of each kind of value.
-pub fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
+/// Rows of a table: least, median and greatest of each kind of value.
+pub(crate) fn spread(run: &NodesRun) -> Vec<Vec<String>> {
     /// With whether of GPU memory, and the ranks of an all-reduce, else 0.
     type Kind = (Transport, bool, Probe, bool, u32);
     let mut kinds: BTreeMap<Kind, (BTreeSet<Option<&str>>, Vec<f64>)> = BTreeMap::new();
@@ -255,8 +119,6 @@ pub fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
         nics.insert(step.from.nic.as_deref());
         values.extend(cell.value());
     }
-    let headings =
-        ["transport", "NICs of a node", "what", "values", "least", "median", "greatest", ""].map(str::to_owned);
     let rows = kinds.into_iter().map(|((transport, across, probe, gpus, ranks), (nics, values))| {
         let what = match (across, ranks) {
             (false, _) => format!("{probe}, loopback"),
@@ -276,17 +138,17 @@ pub fn spread(out: &mut dyn Write, run: &NodesRun) -> io::Result<()> {
             [one] => (*one).to_owned(),
             many => many.len().to_string(),
         };
-        vec![transport.to_string(), nics, what, values.len().to_string(), least, median, greatest, String::new()]
+        vec![transport.to_string(), nics, what, values.len().to_string(), least, median, greatest]
     });
-    table::columns(out, &headings, &rows.collect::<Vec<_>>(), 3)
+    rows.collect()
 }
 
 /// As findings have it.
-fn quantity(probe: Probe, value: f64) -> String {
+pub(crate) fn quantity(probe: Probe, value: f64) -> String {
     nodes_check::quantity(probe == Probe::Latency, value)
 }
 
 /// A node's host name.
-pub fn host(run: &NodesRun, node: usize) -> &str {
+pub(crate) fn host(run: &NodesRun, node: usize) -> &str {
     run.nodes.get(node).map_or("?", |node| node.host.as_str())
 }

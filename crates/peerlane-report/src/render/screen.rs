@@ -16,6 +16,7 @@ use super::headline::Headline;
 use super::style::{self, paint};
 use super::text::{count, hang};
 use super::{label, tree};
+use crate::item::Item;
 
 /// Lines of a screen.
 const LINES: usize = 45;
@@ -39,7 +40,12 @@ const VALUES: usize = 8;
 const FEW: usize = 4;
 
 /// Writes the screen.
-pub fn write(out: &mut dyn Write, case: &Case, comparison: &Comparison, checked: &MachineCheck) -> io::Result<()> {
+pub(crate) fn write(
+    out: &mut dyn Write,
+    case: &Case,
+    comparison: &Comparison,
+    checked: &MachineCheck,
+) -> io::Result<()> {
     let machine = &case.machine;
     let headline = Headline::of(machine, checked);
     let head = lines(|out| headline.write(out, false))?;
@@ -57,9 +63,10 @@ pub fn write(out: &mut dyn Write, case: &Case, comparison: &Comparison, checked:
         findings::outside(out, checked, FEW)
     })?;
     let mut room = LINES.saturating_sub(head.len() + tail.len() + others.len());
+    let items = Item::all(&checked.findings);
     let mut found = Vec::new();
     for amount in AMOUNTS {
-        found = lines(|out| findings::brief(out, &checked.findings, amount, headline.shown_fix().as_deref()))?;
+        found = lines(|out| findings::brief(out, &items, amount, headline.shown_fix().as_deref()))?;
         if found.len() + LEFT <= room {
             break;
         }
@@ -140,7 +147,7 @@ impl Values {
 }
 
 /// What there is, how much of it is as it should be, and what `more` adds: `-v shows`.
-pub fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more: Option<&str>) -> String {
+pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more: Option<&str>) -> String {
     let machine = &case.machine;
     let findings = match checked.findings.len() {
         0 => "No findings".to_owned(),

@@ -25,6 +25,14 @@ pub fn columns(out: &mut dyn Write, headings: &[String], rows: &[Vec<String>], w
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
 }
 
+/// Writes a table whose columns after the first `words` are numbers.
+pub fn numbers(out: &mut dyn Write, headings: &[&str], rows: &[Vec<String>], words: usize) -> io::Result<()> {
+    // the last column of all is left-aligned
+    let ended = |row: Vec<String>| row.into_iter().chain([String::new()]).collect::<Vec<_>>();
+    let headings = ended(headings.iter().map(|heading| (*heading).to_owned()).collect());
+    columns(out, &headings, &rows.iter().cloned().map(ended).collect::<Vec<_>>(), words)
+}
+
 /// `64 KiB`; approximate if the number of bytes is not round.
 pub fn size(bytes: u64) -> String {
     let exact = Bytes(bytes).to_string();

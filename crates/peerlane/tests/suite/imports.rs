@@ -19,7 +19,7 @@ const ORDER: [(&str, &str); 10] = [
     ),
     ("peerlane-judge", "thresholds finding check nodes action fleet gate selftest accuracy"),
     ("peerlane", "export"),
-    ("peerlane-report", "render formats html"),
+    ("peerlane-report", "item samples render report formats html"),
     (
         "peerlane-net",
         "transport gpu_memory verbs error secret wire handshake door message launcher tcp gpu agent head local",

@@ -3,7 +3,6 @@
 mod gathered;
 mod labelled;
 mod read;
-mod show;
 mod texts;
 mod zip;
 
@@ -17,12 +16,12 @@ use peerlane::fleet::{Dictionary, Node, Records, judge};
 use peerlane::nodes::looks_like_nodes_run;
 use peerlane::one_line::shown;
 use peerlane::run::{MAX_RUN_BYTES, looks_like_run};
+use peerlane_report::{Report, formats};
 
 use super::check::{can_write_page, write_html};
 use super::json;
 use super::site::Site;
 use crate::args::{CheckArgs, FleetArgs, FleetFormat};
-use crate::formats::fleet as formats;
 use crate::{Failure, Outcome, html};
 
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
@@ -115,19 +114,15 @@ fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outc
     if found.unheld > 0 {
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }
-    match if args.detail.json { FleetFormat::Json } else { args.format } {
-        FleetFormat::Text => show::text(out, &fleet, args.detail)?,
-        FleetFormat::Json => json(out, &fleet)?,
-        FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
-        FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,
-        FleetFormat::Junit => {
-            out.write_all(formats::junit(&fleet, &|severity| args.judgement.fail_on.reaches(severity)).as_bytes())?
-        }
-        FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
+    let reports = [Report::of_fleet(&fleet)];
+    let fails = args.judgement.fail_on.as_test();
+    let format = if args.detail.json { FleetFormat::Json } else { args.format };
+    match format.of_report() {
+        Some(format) => formats::write(out, format, &reports, args.detail.of_text(), &fails)?,
+        None if format == FleetFormat::Csv => out.write_all(formats::csv::outliers(&fleet).as_bytes())?,
+        None => json(out, &fleet)?,
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, html::fleet_page(&fleet)))?;
-    let fails =
-        fleet.outliers.iter().chain(&fleet.network).any(|outlier| args.judgement.fail_on.reaches(outlier.severity));
-    Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
+    Ok(Outcome { findings: reports.iter().any(|report| report.has_failed(&fails)), incomplete: !problems.is_empty() })
 }

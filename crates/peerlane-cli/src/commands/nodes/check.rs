@@ -2,20 +2,17 @@
 
 use std::io::Write;
 
-use peerlane::check::RULES_OF_NODES;
 use peerlane::cluster::Cluster;
-use peerlane::export::json::MachineCheck;
 use peerlane::measured_cluster::Ends;
 use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{NodesCheck, joined, judge};
+use peerlane::nodes_check::{joined, judge};
 use peerlane::simulated_cluster::of_record;
+use peerlane_report::{Report, formats};
 
 use super::super::check::can_write_page;
 use super::super::site::Site;
 use super::report::write;
 use crate::args::{CheckArgs, CheckFormat};
-use crate::formats::{junit, nodes as formats};
-use crate::render;
 use crate::target::nodes::{Record, redacted};
 use crate::{Failure, Outcome};
 
@@ -37,41 +34,19 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     if let Some(page) = &args.judgement.html {
         write(page, &run, &joined, &judged, &file)?;
     }
+    let reports = [Report::of_nodes(&run, &judged)];
+    let fails = args.judgement.fail_on.as_test();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    match format {
-        CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail.of_text())?,
-        CheckFormat::Json => super::super::json(out, &judged)?,
-        CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
-        CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
-        CheckFormat::Junit => {
-            let rules: Vec<&str> = RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect();
-            out.write_all(
-                junit::document(&[of_machine(&judged)], &rules, &|finding| args.judgement.fail_on.includes(finding))
-                    .as_bytes(),
-            )?;
-        }
+    match format.of_report() {
+        Some(format) => formats::write(out, format, &reports, args.detail.of_text(), &fails)?,
+        None => super::super::json(out, &judged)?,
     }
-    let findings = judged.findings.iter().any(|finding| args.judgement.fail_on.includes(finding));
-    Ok(Outcome { findings, incomplete: !run.complete })
+    Ok(Outcome { findings: reports.iter().any(|report| report.has_failed(&fails)), incomplete: !run.complete })
 }
 
 /// The cluster that a record was simulated on.
 pub(super) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
     of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
-}
-
-/// The verdict, where formats are those of machines.
-fn of_machine(judged: &NodesCheck) -> MachineCheck {
-    MachineCheck {
-        name: judged.name.clone(),
-        verdict: judged.verdict,
-        checked: Vec::new(),
-        next: Vec::new(),
-        findings: judged.findings.clone(),
-        waived: judged.waived.clone(),
-        thresholds: Vec::new(),
-        comparison: None,
-    }
 }
 
 /// Refuses options that mean nothing for a record between nodes.

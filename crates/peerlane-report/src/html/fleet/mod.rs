@@ -12,7 +12,6 @@ mod tests;
 pub use nodes::nodes_page;
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use peerlane::action::Action;
 use peerlane::check::Severity;
@@ -23,7 +22,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::page::fill;
+use crate::formats::markdown;
 use crate::render::text::count;
+use crate::report::Report;
 
 /// The template, built by `web/`.
 pub(super) const TEMPLATE: &str = include_str!("../../../page/fleet.html");
@@ -42,44 +43,41 @@ const MOST_PLAIN: usize = 200;
 
 /// The page of a fleet.
 pub fn fleet_page(fleet: &Fleet) -> Result<String, serde_json::Error> {
-    let folder = folder(fleet);
+    let fleet = &without_folder(fleet);
     let (machines, outliers) = (count(fleet.machines.len(), "machine"), count(fleet.outliers.len(), "outlier"));
     let title = format!("{machines}, {outliers} · peerlane fleet");
-    fill(TEMPLATE, &title, &FleetPage::of(fleet), &plain(fleet).replace(&folder, ""))
+    let mut report = Report::of_fleet(fleet);
+    report.items.truncate(MOST_PLAIN);
+    fill(TEMPLATE, &title, &FleetPage::of(fleet), &markdown(&report))
 }
 
-/// The folder that all records named by an absolute path share, with a slash at its end. A page tells no folders: it goes to
-/// people to whom these say nothing, and they may name a user.
-fn folder(fleet: &Fleet) -> String {
+/// The fleet with records named from the folder that all of them share. A page names no folders: it goes to people to whom
+/// these mean nothing, and they may name a user.
+fn without_folder(fleet: &Fleet) -> Fleet {
+    let mut fleet = fleet.clone();
+    let Some(folder) = folder(&fleet) else { return fleet };
+    let short = |text: &mut String| *text = text.replace(&folder, "");
+    fleet.outliers.iter_mut().chain(&mut fleet.network).for_each(|outlier| short(&mut outlier.file));
+    fleet.notes.iter_mut().for_each(short);
+    for of in &mut fleet.unread {
+        short(&mut of.name);
+        short(&mut of.why);
+    }
+    fleet
+}
+
+/// The folder that all records named by an absolute path share, with a slash at its end.
+fn folder(fleet: &Fleet) -> Option<String> {
     let records = fleet.outliers.iter().chain(&fleet.network).map(|outlier| &outlier.file);
     let mut paths = records.chain(fleet.unread.iter().map(|of| &of.name)).filter(|path| path.starts_with('/'));
     let parent = |path: &str| path.rfind('/').map_or(String::new(), |end| path[..=end].to_owned());
-    let Some(mut shared) = paths.next().map(|path| parent(path)) else { return NO_FOLDER.to_owned() };
+    let mut shared = parent(paths.next()?);
     for path in paths {
         while !path.starts_with(&shared) {
             shared = parent(shared.trim_end_matches('/'));
         }
     }
-    if shared.len() > 1 { shared } else { NO_FOLDER.to_owned() }
-}
-
-/// What no path contains.
-const NO_FOLDER: &str = "\0";
-
-/// The outliers as text, for browsers without scripts.
-fn plain(fleet: &Fleet) -> String {
-    let mut text =
-        format!("{} among {}\n", count(fleet.outliers.len(), "outlier"), count(fleet.machines.len(), "machine"));
-    let all = fleet.outliers.iter().chain(&fleet.network);
-    for Outlier { machine, subjects, action, summary, why, file, .. } in all.take(MOST_PLAIN) {
-        let parts = join(subjects, ", ");
-        let _ = write!(text, "\n{action}  {machine}  {parts}\n    {summary}\n    {why}\n    {file}\n");
-    }
-    let all = fleet.outliers.len() + fleet.network.len();
-    if all > MOST_PLAIN {
-        let _ = writeln!(text, "\nand {} more", all - MOST_PLAIN);
-    }
-    text
+    (shared.len() > 1).then_some(shared)
 }
 
 /// The content of a fleet's page, or of the page of nodes that measured each other.
@@ -246,8 +244,6 @@ struct UnreadView {
 impl FleetPage {
     fn of(fleet: &Fleet) -> FleetPage {
         let at: HashMap<&str, usize> = fleet.machines.iter().enumerate().map(|(at, m)| (m.name.as_str(), at)).collect();
-        let folder = folder(fleet);
-        let short = |text: &str| text.replace(&folder, "");
         let mut room = MOST_TEXT;
         let of_machines = fleet.outliers.iter().filter(|outlier| at.contains_key(outlier.machine.as_str()));
         let view = |outlier: &Outlier| OutlierView::of(outlier, at.get(outlier.machine.as_str()).copied());
@@ -255,7 +251,6 @@ impl FleetPage {
         let outliers: Vec<OutlierView> = of_machines
             .map(view)
             .chain(between)
-            .map(|outlier| OutlierView { file: short(&outlier.file), ..outlier })
             .take_while(|outlier| match room.checked_sub(outlier.size()) {
                 Some(left) => {
                     room = left;
@@ -276,8 +271,8 @@ impl FleetPage {
             left_out: (fleet.outliers.len() + fleet.network.len()).saturating_sub(outliers.len()),
             outliers,
             waived: fleet.waived,
-            notes: fleet.notes.iter().map(|note| short(note)).collect(),
-            unread: unread.map(|of| UnreadView { name: short(&of.name), why: short(&of.why) }).collect(),
+            notes: fleet.notes.clone(),
+            unread: unread.map(|of| UnreadView { name: of.name.clone(), why: of.why.clone() }).collect(),
             unread_left_out: fleet.unread.len().saturating_sub(MOST_UNREAD),
         }
     }

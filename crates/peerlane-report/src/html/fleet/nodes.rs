@@ -18,10 +18,11 @@ use serde::Serialize;
 
 use super::groups::{GroupView, groups};
 use super::{FleetPage, MemberView, OutlierView, SCHEMA, TEMPLATE, TestView, per_mille};
-use crate::formats::nodes::markdown;
+use crate::formats::markdown;
 use crate::html::page::fill;
-use crate::render::nodes::{headline, host, summary};
+use crate::render::nodes::host;
 use crate::render::text::count;
+use crate::report::{Report, summary};
 
 /// Nodes up to which columns are nodes, whatever share of the pairs was measured: so many fit a screen.
 const MATRIX: usize = 64;
@@ -125,13 +126,20 @@ pub fn nodes_page(
     file: &str,
 ) -> Result<String, serde_json::Error> {
     let title = format!("{}: {}", run.name, count(run.nodes.len(), "node"));
-    let page = FleetPage::of_nodes(run, joined, check, file);
-    fill(TEMPLATE, &title, &page, &markdown(run, check))
+    let report = Report::of_nodes(run, check);
+    let page = FleetPage::of_nodes(run, joined, check, &report, file);
+    fill(TEMPLATE, &title, &page, &markdown(&report))
 }
 
 impl FleetPage {
     /// Of a record between nodes.
-    pub(super) fn of_nodes(run: &NodesRun, joined: &[Joined], check: &NodesCheck, file: &str) -> FleetPage {
+    pub(super) fn of_nodes(
+        run: &NodesRun,
+        joined: &[Joined],
+        check: &NodesCheck,
+        report: &Report,
+        file: &str,
+    ) -> FleetPage {
         let scored = scored(joined);
         let kinds: Vec<Kind> = {
             // what many nodes reach together is no value between two
@@ -162,14 +170,13 @@ impl FleetPage {
         let usual = usual(&kinds, &scored);
         let machines = (0..n).map(|at| member(run, at, &columns, usual.get(&at).copied(), &findings));
         let (pairs, pairs_left_out) = pairs(run, &scored);
-        let headline = headline(run, check);
         FleetPage {
             schema: SCHEMA,
             peerlane: env!("CARGO_PKG_VERSION"),
             nodes: Some(NodesView {
-                name: headline.machine,
-                verdict: headline.verdict.words(),
-                cause: headline.cause,
+                name: report.title.clone(),
+                verdict: check.verdict.words(),
+                cause: report.headline.as_ref().map(|headline| headline.cause.clone()).unwrap_or_default(),
                 summary: summary(run, check),
                 values: kinds.iter().map(|kind| values(*kind, &scored)).collect(),
                 pairs,

@@ -1,0 +1,107 @@
+//! A machine with all that is known of it: findings, tree, every number, matrices coloured by ratio, and what is doubtful.
+
+use std::io::{self, Write};
+
+use peerlane::assumptions::Assumptions;
+use peerlane::case::Case;
+use peerlane::catalogue::Parts;
+use peerlane::comparison::Comparison;
+use peerlane::export::json::MachineCheck;
+use peerlane::machine::Machine;
+use peerlane::model::Assume;
+
+use super::comparison::{self, Head, Section};
+use super::headline::Headline;
+use super::style::{self, paint};
+use super::text::{fit, hang};
+use super::{curves, findings, label, line_width, matrix, tree};
+use crate::item::Item;
+
+/// Sentences of a kind that are shown by default.
+const FEW: usize = 4;
+
+/// Writes it.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    case: &Case,
+    comparison: &Comparison,
+    checked: &MachineCheck,
+) -> io::Result<()> {
+    let machine = &case.machine;
+    Headline::of(machine, checked).write(out, false)?;
+    if let Some(recognized) = &machine.recognized {
+        hang(out, "", &recognized.to_string())?;
+    }
+    findings::write(out, &Item::all(&checked.findings))?;
+    findings::outside(out, checked, usize::MAX)?;
+    if !machine.fabric.nodes().is_empty() {
+        writeln!(out)?;
+    }
+    tree::write(out, &machine.fabric, tree::Options { verbose: true, fold: false })?;
+    numbers(out, comparison)?;
+    // those of a run are shown with the run
+    if case.run.is_none() {
+        curves::write(out, machine)?;
+    }
+    heat_maps(out, comparison)?;
+    caveats(out, machine, true)
+}
+
+/// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
+fn numbers(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
+    let machine = comparison.model().machine;
+    let sections = comparison::sections(comparison, &machine.fabric, false);
+    if !comparison::only_measured(&sections) {
+        return comparison::write(out, &sections, Head::All { assuming: false }, usize::MAX);
+    }
+    let assumed = Assumptions::of(machine, Parts::embedded());
+    let assuming = assumed.model(Parts::embedded(), Assume::Parts);
+    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, false);
+    comparison::write(out, &sections, Head::All { assuming: true }, usize::MAX)?;
+    let expects = sections.iter().any(Section::expects);
+    on_assumptions(out, &if expects { assumed.sentences(&assuming) } else { Vec::new() })
+}
+
+/// Writes what expectations assume.
+pub fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
+    assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
+}
+
+/// Every matrix, coloured by the ratio of measured to expected.
+fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
+    for series in comparison.matrices() {
+        let matrix = series.matrix();
+        writeln!(out)?;
+        hang(out, "", &matrix.describe())?;
+        if let Some(origin) = series.source().origin() {
+            writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
+        }
+        let rate = matrix.unit.rate(1.0).is_some();
+        let look = |i: usize, j: usize| {
+            let expected = series.expected(i, j).map(|e| e.value);
+            match (matrix.value(i, j), expected.filter(|e| *e > 0.0)) {
+                (Some(measured), Some(expected)) if rate => style::of_heat(measured / expected),
+                (Some(measured), Some(expected)) if measured > 0.0 => style::of_heat(expected / measured),
+                _ => style::PLAIN,
+            }
+        };
+        matrix::heat(out, &matrix.rows, &matrix.cols, &matrix.values, look)?;
+    }
+    Ok(())
+}
+
+/// Contradictions, unknowns, assumptions and warnings.
+pub fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> io::Result<()> {
+    let most = if verbose { usize::MAX } else { FEW };
+    let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
+    let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
+    findings::sentences(out, "Contradictions", &contradictions, usize::MAX)?;
+    findings::sentences(out, "Unknown", &machine.unknown, most)?;
+    findings::sentences(out, "Assumed", &machine.assumptions, most)?;
+    findings::sentences(out, "Warnings", &warnings, most)?;
+    if verbose {
+        let evidence: Vec<String> = machine.evidence.iter().map(|e| e.origin.to_string()).collect();
+        findings::sentences(out, "Evidence", &evidence, usize::MAX)?;
+    }
+    Ok(())
+}
