@@ -1,6 +1,6 @@
 #!/bin/sh
 # Slurm HealthCheckProgram: drains a node with a fault, and resumes one that the gate has drained once it passes again.
-# A node with jobs is not judged. Slurm ignores the exit status, and kills the program after 60 s.
+# A node with jobs is unknown, and one that is held is neither drained nor resumed. Slurm ignores the exit status, and kills the program after 60 s.
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 [ -r "${GATE_CONF:=/etc/peerlane/gate.conf}" ] && . "$GATE_CONF"

@@ -10,7 +10,7 @@ line=$("${PEERLANE:-peerlane}" gate "${GATE_TARGET:-live}" \
     --drain-command 'scontrol update nodename=%h state=drain reason="%r"')
 status=$?
 command -v logger >/dev/null && logger -t peerlane-gate "status $status: $line"
-# 1: fault; 3: fault, and scontrol failed. What is not judged, or wrong with the gate itself (2), keeps no job waiting.
+# 1: fault; 3: fault, and scontrol failed. What is unknown or held, or wrong with the gate itself (2), keeps no job waiting.
 case $status in
     1 | 3) exit 1 ;;
     *) exit 0 ;;

@@ -6,6 +6,7 @@ import type { Unit } from "./document";
 export const VERDICT = {
   healthy: "Healthy",
   limited: "Limited",
+  unexplained: "Unexplained",
   fault: "Fault",
   "not-judged": "Not judged",
 } as const;

@@ -49,7 +49,7 @@ TARGET is one of:
 Several files are combined as evidence of one machine, unless they describe different ones:
   peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
 
-Exit status: 0 done, 1 check found a fault at or above --fail-on, 2 failed, or only
+Exit status: 0 done, 1 the verdict of check is at or above --fail-on, 2 failed, or only
 partly done.";
 
 /// Shows what every path between the GPUs, NICs and host memory of a machine is, what it should

@@ -6,13 +6,17 @@
 
 mod args;
 mod commands;
+mod console;
+mod fleet;
 mod host;
 mod live;
 mod measuring;
 mod output_file;
+mod pages;
 mod printable;
 mod program;
 mod redact;
+mod site;
 mod system;
 mod target;
 
@@ -20,11 +24,11 @@ use std::env;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use args::{Cli, Color, Command};
+use args::{Cli, Color};
+use console::say;
 use peerlane::one_line::{escaped, is_hidden};
 use peerlane_report::{formats, html, render};
 use printable::Filter;
@@ -112,7 +116,9 @@ fn main() -> ExitCode {
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    QUIET.store(cli.terminal.quiet, Ordering::Relaxed);
+    if cli.terminal.quiet {
+        console::be_quiet();
+    }
     system::outlive_size_limit();
     let result = run(&cli);
     if let Err(Failure::Message(message)) = &result {
@@ -138,33 +144,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         (Some(_), true) => return Err(Failure::new("--licenses is given without a command")),
         (None, false) => return Err(Failure::new("a command is missing; 'peerlane --help' lists them")),
     };
-    let outcome = match command {
-        Command::Check(args) => commands::check::run(args, &mut out),
-        Command::Map(args) => commands::map::run(args, &mut out),
-        Command::Predict(args) => commands::predict::run(args, &mut out),
-        Command::Report(args) => commands::report::run(args),
-        Command::Explain(args) => commands::explain::run(args, &mut out),
-        Command::Simulate(args) => commands::simulate::run(args, &mut out),
-        Command::Sweep(args) => commands::sweep::run(args, &mut out),
-        Command::Compare(args) => commands::compare::run(args, &mut out),
-        Command::New(args) => commands::new::run(args, &mut out),
-        Command::Gather(args) => commands::gather::run(args, &mut out),
-        Command::Fleet(args) => commands::fleet::run(args, &mut out),
-        Command::Gate(args) => commands::gate::run(args, &mut out),
-        Command::Discover => live::worker(),
-        Command::Survey(args) => commands::gate::survey(args),
-        Command::Place(args) => commands::place::run(args, &mut out),
-        Command::Tune(args) => commands::tune::run(args, &mut out),
-        Command::Infer(args) => commands::infer::run(args, &mut out),
-        Command::Measure(args) => commands::measure::run(args, &mut out),
-        Command::GpuSides => measuring::nodes::gpu_sides(),
-        Command::Worker => measuring::worker::run(),
-        Command::Systems(args) => commands::systems::run(args, &mut out),
-        Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
-        Command::Completions(args) => commands::shell::completions(args, &mut out),
-        Command::Man(args) => commands::shell::man(args, &mut out),
-        Command::Selftest(args) => commands::selftest::run(args, &mut out),
-    };
+    let outcome = commands::run(command, &mut out);
     // the output of a failed command up to its failure is still useful
     out.flush()?;
     outcome
@@ -180,33 +160,6 @@ fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
         Ok(_) => 0,
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
         Err(_) => 2,
-    }
-}
-
-/// Prefix of every line on stderr.
-const PREFIX: &str = "peerlane: ";
-
-/// Whether `--quiet` was given.
-static QUIET: AtomicBool = AtomicBool::new(false);
-
-/// Whether progress and notes are unwanted.
-fn quiet() -> bool {
-    QUIET.load(Ordering::Relaxed)
-}
-
-/// Writes a note to stderr, unless quiet: nothing went wrong, and the answer does not depend on it.
-fn note(message: &str) {
-    if !quiet() {
-        say(message);
-    }
-}
-
-/// Writes a message for the user to stderr.
-fn say(message: &str) {
-    let mut err = anstream::stderr().lock();
-    for line in message.lines() {
-        // errors are ignored: stderr may be closed
-        let _ = writeln!(err, "{PREFIX}{}", escaped(line));
     }
 }
 

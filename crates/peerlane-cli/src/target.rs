@@ -1,5 +1,6 @@
 //! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
+pub(crate) mod clusters;
 mod example;
 pub(crate) mod nodes;
 mod redacted;
@@ -16,15 +17,18 @@ use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
+use peerlane::model::Model;
 use peerlane::names::closest;
 use peerlane::nodes::looks_like_nodes_run;
+use peerlane::one_line::shown;
 use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::units::Bytes;
 use peerlane::what_if::{Edit, apply};
 
+use crate::console::PREFIX;
 use crate::render::{line_width, text::wrap};
-use crate::{Failure, PREFIX, live};
+use crate::{Failure, live};
 
 /// Limit of system files, which are written by hand and far smaller.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
@@ -57,6 +61,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// A model of each machine.
+    pub(crate) fn models(&self) -> Vec<Model<'_>> {
+        self.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
+    }
+
     /// The machines.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         self.cases.iter().map(|case| &case.machine)
@@ -171,7 +180,7 @@ fn join_all(
     }
     problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, &file, &mut cases).err()));
     if !problems.is_empty() || !doubts.is_empty() {
-        crate::say(&[problems.as_slice(), &doubts].concat().join("\n"));
+        crate::console::say(&[problems.as_slice(), &doubts].concat().join("\n"));
     }
     if let Some(wanted) = only {
         let at = pick(cases.iter().map(|case| &case.machine), wanted)?;
@@ -287,6 +296,16 @@ fn read(path: &OsStr, target: &str) -> Result<Source, String> {
     read_stream(target, file)
 }
 
+/// The text of a record.
+pub(crate) fn record_text(file: &Path) -> Result<String, String> {
+    let name = shown(file);
+    let refused = |e: io::Error| format!("{name}: {e}");
+    if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
+        return Err(format!("{name}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
+    }
+    fs::read_to_string(file).map_err(refused)
+}
+
 /// Whether a file is a record between nodes, whole or growing.
 pub(crate) fn is_nodes_run(path: &Path) -> bool {
     let mut head = Vec::new();
@@ -372,7 +391,7 @@ fn default_target() -> String {
     if live::has_nvidia_gpu() {
         return "live".to_owned();
     }
-    crate::note(&format!(
+    crate::console::note(&format!(
         "No NVIDIA GPU found and no TARGET given: showing the example {} (eight H200, one with NVLinks down).\n\
          Try 'peerlane check FILE' with output of your machine, or through a pipe: nvidia-smi topo -m | peerlane check -",
         example::NAME

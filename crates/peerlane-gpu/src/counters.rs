@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use peerlane::counter::ErrorCounter;
-use peerlane::fabric::PciAddress;
-use peerlane::run::{Place, Reading};
+use peerlane_machine::counter::ErrorCounter;
+use peerlane_machine::fabric::PciAddress;
+use peerlane_measure::run::{Place, Reading};
 
 /// The counters of AER in a device's folder (Documentation/ABI/testing/sysfs-bus-pci-devices-aer): lines of a name and a
 /// number, the last of them the sum.

@@ -7,8 +7,8 @@ use std::io;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use peerlane::evidence::nvml::{Absent, Gpu, Modes, Now, Nvlink, NvlinkErrors, P2p, Pair, Pcie, SCHEMA, Snapshot};
-use peerlane::fabric::{PcieGeneration, PcieWidth};
+use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
+use peerlane_read::evidence::nvml::{Absent, Gpu, Modes, Now, Nvlink, NvlinkErrors, P2p, Pair, Pcie, SCHEMA, Snapshot};
 
 use crate::bindings::nvml as ffi;
 use crate::foreign;
@@ -312,9 +312,9 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    use peerlane::assemble::assemble;
-    use peerlane::evidence::{Text, scan_text};
-    use peerlane::fabric::NodeKind;
+    use peerlane_machine::fabric::NodeKind;
+    use peerlane_read::assemble::assemble;
+    use peerlane_read::evidence::{Text, scan_text};
 
     use super::*;
     use crate::nvml::testing::Fake;

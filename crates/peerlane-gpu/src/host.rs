@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use crate::system;
-use peerlane::fabric::CpuList;
+use peerlane_machine::fabric::CpuList;
 
 /// Pages mapped by this process, and nobody else's.
 #[derive(Debug)]

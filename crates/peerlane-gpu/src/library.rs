@@ -1,38 +1,20 @@
-//! Opens NVIDIA's libraries and that of RDMA adapters at run time, and reports in one line what is missing.
+//! A library that is opened at run time, with what it lacks in one line for the user. [`open`](crate::open) opens each.
 //!
 //! A library gives a table of functions, each of which may be missing: an old driver has fewer than a
 //! new one, and most of the work needs only a few.
-//!
-//! ```no_run
-//! use peerlane_gpu::library::{self, function};
-//!
-//! # fn main() -> Result<(), library::LibraryError> {
-//! let cuda = library::cuda()?;
-//! let init = function!(cuda, cuInit)?;
-//! // SAFETY: cuInit takes flags, of which there are none
-//! let status = unsafe { init(0) };
-//! # let _ = status;
-//! # Ok(())
-//! # }
-//! ```
 
-mod places;
+pub(crate) mod places;
 
-use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use libloading::Library as Handle;
 
-use crate::bindings::cuda::Cuda;
-use crate::bindings::nccl::Nccl;
-use crate::bindings::nvml::Nvml;
-use crate::bindings::verbs::Verbs;
-use crate::search::{self, Distrust, Folders, Rule};
+use crate::search::{self, Distrust};
 use crate::system;
 
-use peerlane::one_line::shown;
+use peerlane_machine::one_line::shown;
 use places::{Place, Places};
 
 /// Why a library, or a function of one, is unavailable. Each is one line for the user.
@@ -104,33 +86,16 @@ fn ignored_words(ignored: &str) -> String {
 
 /// What tells one of the libraries from others, and where it is looked for.
 #[derive(Debug, Clone, Copy)]
-struct Identity {
+pub(crate) struct Identity {
     /// What a version is a version of: `driver`, `NCCL`.
-    product: &'static str,
+    pub(crate) product: &'static str,
     /// The name it is known by, looked for first.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// A function that all of its versions have.
-    probe: &'static str,
+    pub(crate) probe: &'static str,
     /// What its absence means.
-    meaning: &'static str,
+    pub(crate) meaning: &'static str,
 }
-
-const CUDA: Identity =
-    Identity { product: "driver", name: "libcuda.so.1", probe: "cuInit", meaning: "no NVIDIA driver found" };
-const NVML: Identity =
-    Identity { product: "driver", name: "libnvidia-ml.so.1", probe: "nvmlInit_v2", meaning: "no NVIDIA driver found" };
-const NCCL: Identity = Identity {
-    product: "NCCL",
-    name: "libnccl.so.2",
-    probe: "ncclGetVersion",
-    meaning: "no NCCL found (set PEERLANE_NCCL to its file)",
-};
-const VERBS: Identity = Identity {
-    product: "libibverbs",
-    name: "libibverbs.so.1",
-    probe: "ibv_get_device_list",
-    meaning: "no RDMA library found (packages libibverbs1 and ibverbs-providers, or rdma-core)",
-};
 
 /// A library that was opened. It stays open until the process ends: functions taken from it are then
 /// always good to call, and NVIDIA's libraries keep threads of their own, which closing would pull the code from under.
@@ -143,7 +108,7 @@ pub struct Library {
 
 impl Library {
     /// Opens the first of `places` that serves.
-    fn open(identity: Identity, places: &Places) -> Result<Self, LibraryError> {
+    pub(crate) fn open(identity: Identity, places: &Places) -> Result<Self, LibraryError> {
         if cfg!(all(target_env = "musl", target_feature = "crt-static")) {
             return Err(LibraryError::Static { name: identity.name.to_owned() });
         }
@@ -287,7 +252,7 @@ pub struct Opened<T> {
 }
 
 impl<T: Table> Opened<T> {
-    fn new(library: Library) -> Self {
+    pub(crate) fn new(library: Library) -> Self {
         Self { functions: T::load(&library), library }
     }
 
@@ -321,65 +286,6 @@ impl<T> Deref for Opened<T> {
     fn deref(&self) -> &T {
         &self.functions
     }
-}
-
-/// Opens the CUDA driver.
-///
-/// # Errors
-/// One line on why there is none.
-pub fn cuda() -> Result<Opened<Cuda>, LibraryError> {
-    // without its number the name may be a toolkit's stub, so it comes last
-    let places = places::of_driver(&[CUDA.name, "libcuda.so"], &Folders::of_own("LD_LIBRARY_PATH"));
-    Library::open(CUDA, &places).map(Opened::new)
-}
-
-/// Opens NVIDIA's management library, which comes with the driver.
-///
-/// # Errors
-/// One line on why there is none.
-pub fn nvml() -> Result<Opened<Nvml>, LibraryError> {
-    Library::open(NVML, &places::of_driver(&[NVML.name], &Folders::of_own("LD_LIBRARY_PATH"))).map(Opened::new)
-}
-
-/// Opens the library of RDMA adapters, which opens that of each adapter's vendor by itself.
-///
-/// # Errors
-/// One line on why there is none.
-pub fn verbs() -> Result<Opened<Verbs>, LibraryError> {
-    Library::open(VERBS, &places::of_system(VERBS.name, Folders::of_own("LD_LIBRARY_PATH"))).map(Opened::new)
-}
-
-/// Opens NCCL: the file that the environment variable `PEERLANE_NCCL` names, or else the first that is found
-/// where the system and Python keep it.
-///
-/// # Errors
-/// One line on why there is none.
-pub fn nccl() -> Result<Opened<Nccl>, LibraryError> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    match variable("PEERLANE_NCCL") {
-        Some(file) => open_named(NCCL, file, Rule::environment()),
-        None => {
-            let library_path = Folders::of_own("LD_LIBRARY_PATH");
-            let places = places::of_nccl(NCCL.name, Path::new("/"), &variable, library_path, Rule::environment());
-            Library::open(NCCL, &places)
-        }
-    }
-    .map(Opened::new)
-}
-
-/// Opens what the user named, and nothing in its stead.
-fn open_named(identity: Identity, file: OsString, rule: Rule) -> Result<Library, LibraryError> {
-    let name = file.to_string_lossy().into_owned();
-    let place = match rule.trusted(Path::new(&file)) {
-        Ok(Some(_)) => Some(Place::File(PathBuf::from(file))),
-        Ok(None) => None,
-        Err(why) => return Err(LibraryError::Distrusted { file: name, why }),
-    };
-    let places = Places { all: place.into_iter().collect(), ignored: Vec::new() };
-    Library::open(Identity { meaning: "set by PEERLANE_NCCL", ..identity }, &places).map_err(|error| match error {
-        LibraryError::NotFound { meaning, ignored, .. } => LibraryError::NotFound { name, meaning, ignored },
-        other => other,
-    })
 }
 
 /// `function!(cuda, cuInit)`: that function of an [`Opened`] library, or the [`LibraryError`] that says

@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use crate::bindings::nccl::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId};
 use crate::cuda::{Part, Stream};
+use crate::failure::Problem;
 use crate::foreign;
-use crate::library;
-use crate::live::Problem;
-use peerlane::one_line::shown;
+use crate::open;
+use peerlane_machine::one_line::shown;
 
 /// The library, opened.
 pub(crate) struct Loaded {
@@ -79,7 +79,7 @@ impl Loaded {
     }
 
     fn load() -> Result<Loaded, String> {
-        let opened = library::nccl().map_err(|e| e.to_string())?;
+        let opened = open::nccl().map_err(|e| e.to_string())?;
         Ok(Loaded { api: *opened, file: shown(opened.library().file()) })
     }
 

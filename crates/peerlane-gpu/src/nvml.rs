@@ -20,12 +20,13 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use peerlane::fabric::PciAddress;
-use peerlane::one_line::shown;
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::one_line::shown;
 
 use crate::bindings::nvml as ffi;
 use crate::foreign::{self, MOST_GPUS};
-use crate::library::{self, LibraryError};
+use crate::library::LibraryError;
+use crate::open;
 use crate::timeline;
 
 /// Why NVML returned no value.
@@ -124,7 +125,7 @@ impl Session {
         // one after the other: a second initialisation waits for the first, and only counts up
         static STARTING: Mutex<()> = Mutex::new(());
         let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = library::nvml().map_err(|e: LibraryError| e.to_string())?;
+        let opened = open::nvml().map_err(|e: LibraryError| e.to_string())?;
         let file = shown(opened.library().file());
         // the library stays open until the process ends, so that its functions outlive the guard
         Self::start(*opened, Some(file))

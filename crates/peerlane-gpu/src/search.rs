@@ -6,7 +6,7 @@
 //! that of the user who called `sudo`. `docs/security.md` gives the rule for users.
 
 use crate::system::{self, Owner};
-use peerlane::one_line::shown;
+use peerlane_machine::one_line::shown;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use peerlane::run::Phase;
-use peerlane::units::Seconds;
+use peerlane_machine::units::Seconds;
+use peerlane_measure::run::Phase;
 
 static PHASES: Mutex<Vec<Phase>> = Mutex::new(Vec::new());
 

@@ -18,15 +18,15 @@ pub enum FindingKind {
     Measurement,
 }
 
-/// How much a finding matters.
+/// How much a finding matters: what it contributes to the verdict ([`Finding::contributes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Good to know.
+    /// A note: no part of the verdict.
     Info,
-    /// Costs performance, or may.
+    /// A limit, or what nothing known explains.
     Warning,
-    /// Costs much, or something does not work.
+    /// A fault.
     Error,
 }
 
@@ -146,4 +146,7 @@ pub struct Finding {
     /// What it costs, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// Whether a reset of the GPU or the NIC repairs it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
 }

@@ -6,6 +6,8 @@ pub mod check;
 pub mod finding;
 pub mod fleet;
 pub mod gate;
+mod joined;
 pub mod nodes;
 pub mod selftest;
 pub mod thresholds;
+pub mod verdict;

@@ -4,6 +4,7 @@
 //! Knows no file format, no model and no program.
 
 pub mod bfs;
+pub mod blame;
 pub mod copy_time;
 pub mod counter;
 pub mod curve;

@@ -10,6 +10,7 @@ mod file;
 mod limits;
 mod machine;
 mod matrices;
+mod missing;
 mod place;
 mod sets;
 #[cfg(test)]
@@ -21,6 +22,8 @@ pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
 pub use limits::Limits;
 pub use machine::{TOOL, machine_of_texts};
 pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
+pub use missing::Missing;
+pub(crate) use missing::is_settled;
 pub use sets::{TransferSet, sets};
 pub use words::ends;
 
@@ -121,6 +124,13 @@ pub struct Estimate {
     pub high: f64,
 }
 
+impl Estimate {
+    /// Whether a rate or a time can be so: above 0 and finite.
+    pub fn is_possible(&self) -> bool {
+        self.value > 0.0 && self.value.is_finite()
+    }
+}
+
 /// What a step of computing and exchanging takes by part, in microseconds; each part was also run without the others.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
@@ -195,9 +205,9 @@ impl Cell {
         }
     }
 
-    /// Its value with its interval, unless a flag makes it worthless.
+    /// Its value with its interval, unless a flag makes it worthless or no rate and no time can be so.
     pub fn usable(&self) -> Option<Estimate> {
-        self.estimate.filter(|_| !self.is_void())
+        self.estimate.filter(|e| !self.is_void() && e.is_possible())
     }
 
     /// Its value, unless a flag makes it worthless.

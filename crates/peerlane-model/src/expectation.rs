@@ -137,11 +137,46 @@ pub struct Expected {
     pub binding: Bottleneck,
 }
 
+/// How a measured number stands to what is expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Within what the interval allows to one number of many.
+    AsExpected,
+    /// Worse than that.
+    Worse,
+    /// Better: the expectation is in doubt, not the machine.
+    Better,
+}
+
+/// A number this close to the expected one is as expected, even where the interval is narrower.
+const CLOSE: f64 = 0.1;
+
 impl Expected {
+    /// How a measured range stands: of rates more is better, of times less.
+    ///
+    /// A tenth of all numbers lie outside the interval, and a machine has tens to hundreds; so a number is worse or better only
+    /// where it is twice as far from the value as the interval's end, in logarithms ([`Expected::least`]).
+    pub fn standing(&self, (from, upto): (f64, f64), is_rate: bool) -> Standing {
+        let (low, high) = (self.least().min(self.value * (1.0 - CLOSE)), self.most().max(self.value * (1.0 + CLOSE)));
+        let known = self.value > 0.0;
+        match (known && upto < low, known && from > high) {
+            (true, _) if is_rate => Standing::Worse,
+            (_, true) if is_rate => Standing::Better,
+            (true, _) => Standing::Better,
+            (_, true) => Standing::Worse,
+            _ => Standing::AsExpected,
+        }
+    }
+
     /// Below this a number is slow by any account: twice as far from the value as `low` is, in logarithms. A machine has tens of
     /// numbers, so that one of them lies below `low` on nearly every sound one.
     pub fn least(&self) -> f64 {
         if self.value > 0.0 { self.low * self.low / self.value } else { 0.0 }
+    }
+
+    /// The same on the other side: above it a number is beyond any account.
+    pub fn most(&self) -> f64 {
+        if self.value > 0.0 { self.high * self.high / self.value } else { f64::INFINITY }
     }
 }
 

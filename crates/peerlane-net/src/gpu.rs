@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane_gpu::search;
+use peerlane_gpu::session::Killer;
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::message;
 use crate::secret::Secret;
 use crate::transport::{Part, Side};
-use process::{Process, Unheard};
+use process::Process;
 pub use serve::serve_gpus;
 
 /// The hidden command of the program that calls [`serve_gpus`].
@@ -51,7 +52,7 @@ const LONGER: f64 = 1.2;
 /// Times that a side may take all of its patience while it samples: to start, for the samples, and until all has arrived.
 const SAMPLING: u32 = 3;
 
-/// What the process is told.
+/// What the process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Ask {
     /// Open the GPUs, and say which there are.
@@ -133,7 +134,7 @@ pub struct GpuSides {
     process: Mutex<Option<Process>>,
     at: Mutex<Option<Listening>>,
     /// Ends the process while somebody waits for its answer.
-    killer: Mutex<Option<process::Killer>>,
+    killer: Mutex<Option<Killer>>,
     /// Whether a driver is opening the GPUs, which takes longer than a step.
     opening: AtomicBool,
     /// How many GPUs there are.
@@ -220,7 +221,7 @@ impl GpuSides {
         let Some(process) = held else {
             return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
         };
-        let answer = process.ask(ask, patience).map_err(|why| lost(process, &why));
+        let answer = process.ask(ask, patience);
         self.checked(answer, held)
     }
 
@@ -301,11 +302,11 @@ impl GpuSides {
             self.end(process);
             let failed = |e: io::Error| Failure::new(FlagKind::Failed, format!("cannot start a process: {e}"));
             let mut started = (self.program)().and_then(Process::start).map_err(failed)?;
-            *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.killer());
+            *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = Some(started.session.killer());
             self.opening.store(true, Ordering::Relaxed);
             let opened = started.ask(&Ask::Open, OPENING);
             self.opening.store(false, Ordering::Relaxed);
-            match opened.map_err(|why| lost(&mut started, &why))? {
+            match opened? {
                 Answer::Opened(found) => started.found = found,
                 other => return Err(unexpected(&other)),
             }
@@ -329,23 +330,6 @@ impl GpuSides {
     fn end(&self, process: &mut Option<Process>) {
         *self.killer.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *process = None;
-    }
-}
-
-/// What became of a process that did not answer.
-fn lost(process: &mut Process, why: &Unheard) -> Failure {
-    match why {
-        Unheard::Silent(patience) => {
-            process.killer().kill();
-            Failure::new(
-                FlagKind::Hung,
-                format!(
-                    "no answer from driver, adapter or NCCL for {:.1} s; their process was killed",
-                    patience.as_secs_f64()
-                ),
-            )
-        }
-        Unheard::Ended => Failure::new(FlagKind::Failed, process.epitaph()),
     }
 }
 
@@ -398,24 +382,7 @@ impl Side for GpuSide {
         let Some(process) = &mut *held else {
             return Err(Failure::new(FlagKind::Failed, "the GPUs' process has ended"));
         };
-        let mut over: Option<Instant> = None;
-        let began = Instant::now();
-        let mut answer = process.tell(&Ask::Serve).and_then(|()| process.hear(LOOK));
-        while let Err(Unheard::Silent(_)) = answer {
-            if over.is_none() && until() {
-                over = Some(Instant::now());
-                if let Err(ended) = process.tell(&Ask::Stop) {
-                    answer = Err(ended);
-                    break;
-                }
-            }
-            if over.is_some_and(|over| over.elapsed() > GRACE) {
-                answer = Err(Unheard::Silent(began.elapsed()));
-                break;
-            }
-            answer = process.hear(LOOK);
-        }
-        let answer = answer.map_err(|why| lost(process, &why));
+        let answer = process.serve(until);
         match self.sides.checked(answer, &mut held)? {
             Answer::Done => Ok(()),
             other => Err(unexpected(&other)),

@@ -3,12 +3,9 @@
 use std::borrow::Cow;
 
 use peerlane::action::Action;
-use peerlane::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane::check::Finding;
 use peerlane::fleet::Outlier;
 use peerlane::subject::join;
-
-/// Whether findings of a kind and severity fail.
-pub type Fails<'f> = &'f dyn Fn(FindingKind, Severity) -> bool;
 
 /// A finding; in a fleet with its machine.
 #[derive(Clone)]
@@ -20,11 +17,15 @@ pub struct Item<'a> {
 }
 
 /// The machine, or the record between nodes, that a finding of a fleet is about.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 struct Member<'a> {
     name: &'a str,
     action: Action,
     repeats: usize,
+    /// What was measured, against all that it is compared with.
+    why: &'a str,
+    /// The newest record.
+    file: &'a str,
 }
 
 impl<'a> Item<'a> {
@@ -35,28 +36,9 @@ impl<'a> Item<'a> {
 
     /// An outlier of a fleet.
     pub(crate) fn of_outlier(outlier: &'a Outlier) -> Self {
-        let finding = Finding {
-            rule: outlier.rule.clone(),
-            kind: FindingKind::Fault,
-            severity: outlier.severity,
-            subjects: outlier.subjects.clone(),
-            summary: outlier.summary.clone(),
-            expected: String::new(),
-            measured: outlier.why.clone(),
-            evidence: vec![outlier.file.clone()],
-            fix: outlier.fix.clone(),
-            // outliers do not carry how certain they are, and what is certain is shown without a word
-            certainty: Certainty::Certain,
-            confirm: String::new(),
-            cost: None,
-        };
-        let of = Member { name: &outlier.machine, action: outlier.action, repeats: outlier.repeats };
-        Item { finding: Cow::Owned(finding), of: Some(of) }
-    }
-
-    /// Whether it fails.
-    pub(crate) fn has_failed(&self, fails: Fails) -> bool {
-        fails(self.finding.kind, self.finding.severity)
+        let Outlier { machine, finding, action, why, repeats, file, .. } = outlier;
+        let of = Member { name: machine, action: *action, repeats: *repeats, why, file };
+        Item { finding: Cow::Borrowed(finding), of: Some(of) }
     }
 
     /// The machine's name, in a fleet.
@@ -79,9 +61,9 @@ impl<'a> Item<'a> {
 
     /// It with its figures in one line, in a fleet: `isolate: node4 GPU2 [slow-path]: …`.
     pub(crate) fn line(&self) -> String {
-        let Finding { rule, summary, measured, .. } = &*self.finding;
+        let Finding { rule, summary, .. } = &*self.finding;
         let of = self.of.map_or_else(String::new, |of| format!("{}: {} ", of.action, of.name));
-        format!("{of}{} [{rule}]: {summary}; {measured}", self.subjects())
+        format!("{of}{} [{rule}]: {summary}; {}", self.subjects(), self.measured())
     }
 
     /// Its rule with its kind and what else qualifies it: `slow-path, fault, likely`.
@@ -95,21 +77,33 @@ impl<'a> Item<'a> {
 
     /// Whether both say the same about different parts of one machine.
     pub(crate) fn is_like(&self, other: &Item) -> bool {
-        let key = |item: &'_ Item<'_>| {
-            let Finding { rule, severity, kind, fix, .. } = &*item.finding;
-            (rule.clone(), *severity, *kind, fix.clone())
-        };
-        self.of == other.of && key(self) == key(other)
+        let (a, b) = (&*self.finding, &*other.finding);
+        let same = (&a.rule, a.severity, a.kind, &a.fix) == (&b.rule, b.severity, b.kind, &b.fix);
+        same && self.machine() == other.machine()
+    }
+
+    /// What was measured; in a fleet with all that it is compared with.
+    pub(crate) fn measured(&self) -> &str {
+        self.of.map_or(&self.finding.measured, |of| of.why)
+    }
+
+    /// What should be; in a fleet that is part of what was measured.
+    pub(crate) fn expected(&self) -> &str {
+        if self.of.is_some() { "" } else { &self.finding.expected }
+    }
+
+    /// Where it was found.
+    pub(crate) fn evidence(&self) -> String {
+        self.of.map_or_else(|| self.finding.evidence.join("; "), |of| of.file.to_owned())
     }
 
     /// All that a ticket needs to know of it, in order: a label and its text, which may be empty.
-    pub(crate) fn fields(&self) -> [(&'static str, Cow<'_, str>); 4] {
-        let Finding { expected, measured, fix, evidence, .. } = &*self.finding;
+    pub(crate) fn fields(&self) -> [(&'static str, String); 4] {
         [
-            ("expected", Cow::Borrowed(expected)),
-            ("measured", Cow::Borrowed(measured)),
-            ("fix", Cow::Borrowed(fix)),
-            ("evidence", Cow::Owned(evidence.join("; "))),
+            ("expected", self.expected().to_owned()),
+            ("measured", self.measured().to_owned()),
+            ("fix", self.finding.fix.clone()),
+            ("evidence", self.evidence()),
         ]
     }
 }

@@ -11,5 +11,5 @@ pub mod render;
 mod report;
 mod samples;
 
-pub use item::{Fails, Item};
+pub use item::Item;
 pub use report::Report;

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use peerlane::check::{Severity, Verdict};
+use peerlane::check::Severity;
 use peerlane::subject::join;
+use peerlane::verdict::Verdict;
 
 use crate::item::Item;
 
@@ -75,7 +76,7 @@ impl Samples {
             let n = items.iter().filter(|item| item.finding.severity == of).count();
             self.add(counts, &[("machine", name), ("severity", of.id())], n as f64);
         }
-        for of in [Verdict::Healthy, Verdict::Limited, Verdict::NotJudged, Verdict::Fault] {
+        for of in Verdict::ALL {
             let is = f64::from(u8::from(of == verdict));
             self.add(verdicts, &[("machine", name), ("verdict", of.id())], is);
         }

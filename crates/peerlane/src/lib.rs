@@ -17,7 +17,7 @@ pub use peerlane_design::{
     builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, tune,
     upgrades, what_if,
 };
-pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds};
+pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds, verdict};
 pub use peerlane_machine::{
     bfs, copy_time, counter, curve, date, exchange, fabric, fact, fault, fit, gap, halo, machine, matrix, names,
     one_line, origin, random, spin_glass, stats, subject, transfer, units,

@@ -47,7 +47,7 @@ pub(crate) enum CheckFormat {
     Markdown,
     /// Prometheus text format for a node exporter: rates, expectations, findings
     Prometheus,
-    /// JUnit XML for CI: one test case per rule, failed at or above --fail-on
+    /// JUnit XML for CI: one test case per rule, failed from the verdict of --fail-on on
     Junit,
 }
 

@@ -18,7 +18,7 @@ A machine is named by its host, else by its folder, label or file. Records of on
 history. Machines of a kind (same GPUs, NICs and path classes) are compared if there are four or
 more. docs/rules.md, \"Comparing machines\", has the thresholds.
 
-Exit status: 0 done, 1 an outlier at or above --fail-on, 2 failed, or something could not be read.";
+Exit status: 0 done, 1 a machine at or above --fail-on, 2 failed, or something could not be read.";
 
 /// Arguments of `fleet`.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub(crate) enum FleetFormat {
     Markdown,
     /// Prometheus text format for a node exporter: machines by verdict, outliers
     Prometheus,
-    /// JUnit XML for CI: one test case per machine, failed at or above --fail-on
+    /// JUnit XML for CI: one test case per machine, failed from the verdict of --fail-on on
     Junit,
     /// A table of outliers for spreadsheets
     Csv,

@@ -17,10 +17,10 @@ host, %r the reason (at most 80 characters), %a the action (isolate, reset) and 
   --drain-command 'scontrol update nodename=%h state=drain reason=\"%r\"'
 
 Exit status:
-  native   0 jobs may run (ok, monitor, not judged), 1 fault, 2 the gate itself failed,
+  native   0 jobs may run (ok, hold, unknown), 1 fault, 2 the gate itself failed,
            3 fault, and the drain command failed
-  nagios   0 ok, 1 monitor or not yet --failures times, 2 fault, 3 not judged or failed
-  npd      0 ok, 1 fault, 2 unknown: not judged or failed (node-problem-detector)
+  nagios   0 ok, 1 hold or not yet --failures times, 2 fault, 3 unknown or failed
+  npd      0 ok, 1 fault, 2 unknown or failed (node-problem-detector)
 
 docs/gate.md describes use in Slurm, Kubernetes and Nagios.";
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use peerlane::check::{FindingKind, Severity};
+use peerlane::verdict::Line;
 
 /// What leaves the machine.
 #[derive(Clone, Copy, Debug, Args)]
@@ -47,39 +47,36 @@ pub(crate) struct Judgement {
     /// Also write the result as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Exit with 1 if there is a fault or an outlier of at least this severity; limits of the design never count
-    #[arg(long, value_name = "SEVERITY", default_value = "error")]
+    /// Exit with 1, and let JUnit cases fail, from this verdict on
+    #[arg(long, value_name = "VERDICT", default_value = "fault")]
     pub(crate) fail_on: FailOn,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
 
-/// The least severity that makes `check` and `fleet` exit with 1.
+/// The verdict from which `check` and `fleet` exit with 1. The names of severities that it once had are kept as aliases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Any fault, including notes
-    Info,
-    /// Faults that cost, or may cost, performance
-    Warning,
-    /// Faults that cost much performance, and failures
-    Error,
+    /// Something does not work, or is below its interval with a named place
+    #[value(alias = "error")]
+    Fault,
+    /// A line or a value speaks of trouble, and nothing known explains it
+    #[value(alias = "warning")]
+    Unexplained,
+    /// The build or a setting costs something that was asked for
+    #[value(alias = "info")]
+    Limited,
     /// Nothing: always exit with 0 if check ran
     Never,
 }
 
-impl FailOn {
-    /// Whether findings of a kind and severity fail: a limit of the design never does, nor does a doubt about the measurement.
-    pub(crate) fn as_test(self) -> impl Fn(FindingKind, Severity) -> bool {
-        move |kind, severity| kind == FindingKind::Fault && self.reaches(severity)
-    }
-
-    /// Whether a fault of this severity fails.
-    fn reaches(self, severity: Severity) -> bool {
-        match self {
-            Self::Info => true,
-            Self::Warning => severity >= Severity::Warning,
-            Self::Error => severity >= Severity::Error,
-            Self::Never => false,
+impl From<FailOn> for Line {
+    fn from(given: FailOn) -> Line {
+        match given {
+            FailOn::Fault => Line::Fault,
+            FailOn::Unexplained => Line::Unexplained,
+            FailOn::Limited => Line::Limited,
+            FailOn::Never => Line::Never,
         }
     }
 }
@@ -89,13 +86,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fail_on_is_a_threshold() {
-        let fails = |on: FailOn, kind, severity| on.as_test()(kind, severity);
-        let fault = |on, severity| fails(on, FindingKind::Fault, severity);
-        assert!(fault(FailOn::Warning, Severity::Error) && !fault(FailOn::Warning, Severity::Info));
-        assert!(!fault(FailOn::Never, Severity::Error) && fault(FailOn::Info, Severity::Info));
-        for kind in [FindingKind::Design, FindingKind::Measurement] {
-            assert!(!fails(FailOn::Info, kind, Severity::Error));
-        }
+    fn the_names_of_severities_are_aliases() {
+        let named = |name: &str| FailOn::from_str(name, false);
+        assert_eq!(
+            ["error", "warning", "info", "never"].map(named),
+            ["fault", "unexplained", "limited", "never"].map(named)
+        );
+        assert!(named("error").is_ok() && named("fatal").is_err());
     }
 }

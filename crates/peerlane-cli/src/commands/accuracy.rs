@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use peerlane::accuracy::{Accuracy, ClassScore, Errors, Kind, Scores, SinglePath, evaluate, evaluate_cases, page};
 use peerlane::catalogue::Parts;
 
-use super::json;
 use crate::args::AccuracyArgs;
+use crate::formats::json;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, wrap};
 use crate::target::load;

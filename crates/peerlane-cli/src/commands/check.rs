@@ -1,38 +1,39 @@
 //! `peerlane check`: the verdict with its first cause and fix, findings, a drawing, and what is not as expected.
 
-use std::io::Write;
-use std::path::Path;
+mod nodes;
 
-use peerlane::case::Case;
-use peerlane::catalogue::Parts;
+use std::io::Write;
+
+use peerlane::check::Settings;
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::model::Model;
 use peerlane::thresholds::thresholds;
+use peerlane::verdict::Line;
 use peerlane_report::Report;
-use peerlane_report::formats::{self, Format};
+use peerlane_report::formats::{self, Format, json};
+use peerlane_report::html;
 
-use super::measure::{self, Taken};
-use super::site::Site;
-use super::{fleet, json, nodes};
-use crate::args::{CheckArgs, CheckFormat, Learn, Machines, WhatIf};
+use crate::args::{CheckArgs, CheckFormat, FleetArgs};
+use crate::measuring::machines;
+use crate::pages::{can_write_page, write_document};
+use crate::site::Site;
+use crate::target::Loaded;
 use crate::target::nodes::Record;
-use crate::target::{Loaded, change, is_named, load_changed, load_redacted};
-use crate::{Failure, Outcome, html, live, output_file};
+use crate::{Failure, Outcome, fleet};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(record) = Record::only(&args.machines.targets) {
-        return nodes::check::run(args, record?, out);
+        return nodes::run(args, record?, out);
     }
     let site = Site::read(args.judgement.rules.file.as_deref())?;
     can_write_page(args.judgement.html.as_deref())?;
     if args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
-        return fleet::of_check(args, &site.settings, out);
+        return as_fleet(args, &site.settings, out);
     }
     let site = site.since(args.baseline.as_deref(), args.learn.redact.given)?;
     let loaded = machines(&args.machines, &args.what_if, args.learn)?;
     site.fits(&loaded)?;
-    let models = models(&loaded);
+    let models = loaded.models();
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| {
@@ -47,11 +48,13 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let reports = reports(&loaded, &comparisons, &checks);
     // a result that cannot be written is still shown
     let written = args.judgement.html.as_ref().map_or(Ok(()), |file| write_document(file, &html::document(&reports)));
-    let fails = args.judgement.fail_on.as_test();
-    let findings = reports.iter().any(|report| report.has_failed(&fails));
+    let line = Line::from(args.judgement.fail_on);
+    let findings = reports.iter().any(|report| report.reaches(line));
+    checks.iter().for_each(|check| say_missing(&check.name, check.missing.as_deref()));
+    let incomplete = loaded.incomplete || checks.iter().any(|check| check.missing.is_some());
     match format.of_report() {
         Some(format) => {
-            formats::write(out, format, &reports, args.detail.of_text(), &fails)?;
+            formats::write(out, format, &reports, args.detail.of_text(), line)?;
             if format == Format::Text && args.detail.verbose {
                 loaded.write_coverage(out)?;
             }
@@ -62,24 +65,14 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         }
     }
     written?;
-    Ok(Outcome { findings, incomplete: loaded.incomplete })
+    Ok(Outcome { findings, incomplete })
 }
 
-/// The machines to check. This machine is measured, unless `passive`.
-pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Loaded, Failure> {
-    // a changed design cannot be measured
-    let only = wanted.machine.as_deref();
-    let Learn { passive, force, redact } = learn;
-    match measured(wanted, passive || !what_if.edits.is_empty(), force.given, redact.given)? {
-        Some(loaded) => Ok(loaded),
-        None if redact.given => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
-        None => load_changed(&wanted.targets, only, &what_if.edits),
+/// Says on standard error what a record lacks.
+pub(super) fn say_missing(name: &str, missing: Option<&str>) {
+    if let Some(missing) = missing {
+        crate::console::say(&format!("{name}: {missing}; 'peerlane measure' with --resume measures them"));
     }
-}
-
-/// A model of each machine.
-pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
-    loaded.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
 }
 
 /// A report of each machine.
@@ -92,49 +85,11 @@ pub(super) fn reports<'a>(
     all.map(|((case, comparison), checked)| Report::of_machine(case, comparison, checked)).collect()
 }
 
-/// Fails if a page could not be written to the file: to be called before anything is measured.
-pub(super) fn can_write_page(file: Option<&Path>) -> Result<(), Failure> {
-    file.filter(|file| *file != Path::new("-")).map_or(Ok(()), output_file::check)
-}
-
-/// Writes a report's page to a file, or to standard output for `-`.
-pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Result<(), Failure> {
-    write_html(file, html::page(document))
-}
-
-/// Writes a page to a file, or to standard output for `-`.
-pub(super) fn write_html(file: &Path, page: Result<String, serde_json::Error>) -> Result<(), Failure> {
-    let page = page.map_err(|e| Failure::new(format!("no report: {e}")))?;
-    if file == Path::new("-") {
-        std::io::stdout().lock().write_all(page.as_bytes())?;
-        return Ok(());
+/// Compares three or more records as a fleet.
+fn as_fleet(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(option) = FleetArgs::refused(args) {
+        let why = format!("{option} does not apply to three or more records, which are compared as a fleet");
+        return Err(Failure::new(format!("{why}: leave it out, or give one record")));
     }
-    output_file::write(file, page)
-}
-
-/// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is
-/// reported on stderr.
-fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Loaded>, Failure> {
-    let meant = match wanted.targets.as_slice() {
-        [] => true,
-        [only] => only == "live",
-        _ => false,
-    };
-    if passive || !meant || !live::has_nvidia_gpu() {
-        return Ok(None);
-    }
-    match measure::take_live(force, redact) {
-        Ok(Taken { run, incomplete }) => {
-            let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
-            is_named(&case.machine, wanted.machine.as_deref())?;
-            Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
-        }
-        Err(Failure::Message(why)) => {
-            crate::say(&format!(
-                "{why}\nNothing was measured; the verdict relies on what the machine reports about itself."
-            ));
-            Ok(None)
-        }
-        Err(output) => Err(output),
-    }
+    fleet::of(&FleetArgs::of_check(args), settings, out)
 }

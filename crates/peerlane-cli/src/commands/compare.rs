@@ -1,5 +1,7 @@
 //! `peerlane compare`: designs, machines and runs side by side, with a conclusion.
 
+mod nodes;
+
 use std::io::Write;
 
 use peerlane::case::Case;
@@ -10,11 +12,11 @@ use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
 use peerlane_report::Report;
 
-use super::check::{can_write_page, write_document};
-use super::site::Site;
-use super::{json, nodes};
 use crate::args::CompareArgs;
+use crate::formats::json;
+use crate::pages::{can_write_page, write_document};
 use crate::render::designs;
+use crate::site::Site;
 use crate::target::nodes::Record;
 use crate::target::{changed, known_names, load};
 use crate::{Failure, Outcome, html};
@@ -24,7 +26,7 @@ const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(records) = Record::all(&args.targets) {
-        return nodes::compare::run(args, &records?, out);
+        return nodes::run(args, &records?, out);
     }
     can_write_page(args.html.as_deref())?;
     let mut all: Vec<(String, Case)> = Vec::new();

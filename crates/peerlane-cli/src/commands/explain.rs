@@ -14,8 +14,9 @@ use peerlane::model::{Assume, HaloAdvice, Model, PeerAccess, Route, SharedRate, 
 use peerlane::units::{Bytes, Rate};
 use peerlane::upgrades::upgrades;
 
-use super::{heading, json};
+use super::heading;
 use crate::args::ExplainArgs;
+use crate::formats::json;
 use crate::render::{explanation, label};
 use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     } else {
         let others = loaded.machines().filter(has_both).count();
         if others > 1 {
-            crate::say(&format!(
+            crate::console::say(&format!(
                 "{others} machines have both nodes; showing '{}' (use --machine for another)",
                 machine.name
             ));

@@ -15,8 +15,8 @@ use peerlane_gpu::search;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::json;
 use crate::args::GatherArgs;
+use crate::formats::json;
 use crate::host::HostName;
 use crate::output_file::shared::Slot;
 use crate::program::ask;

@@ -1,6 +1,8 @@
 //! `peerlane infer`: which transfers share a limit that no topology shows, by running sets of them at once, or from
 //! the sets in a recorded run.
 
+mod nodes;
+
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -12,10 +14,11 @@ use peerlane::infer::{FlowKind, Inference, explore, recorded};
 use peerlane::plan::{Plan, Work};
 use peerlane::run::{Cell, Limits};
 
-use super::measure::{Measured, listen, resolve};
-use super::{json, nodes};
 use crate::args::InferArgs;
-use crate::measuring::asker::Asker;
+use crate::formats::json;
+use crate::measuring::interrupt::Interrupt;
+use crate::measuring::machine::{Measured, resolve};
+use crate::measuring::prober::Prober;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
 use crate::target::nodes::Record;
@@ -29,7 +32,7 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     if args.machines.machine.is_none()
         && let Some(record) = Record::only(target)
     {
-        return nodes::infer::run(args, &record?, out);
+        return nodes::run(args, &record?, out);
     }
     let mut incomplete = false;
     let found = match target {
@@ -76,8 +79,8 @@ fn from_records(case: &Case) -> Inference {
 /// The experiment on a machine that can be measured.
 fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failure> {
     is_named(&measured.machine, args.machines.machine.as_deref())?;
-    let interrupt = listen()?;
-    let mut asker = Asker::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
+    let interrupt = Interrupt::listen()?;
+    let mut prober = Prober::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
     let shown = Progress::new();
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,
@@ -86,7 +89,7 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
     let kinds = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
     let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
         shown.set(plan);
-        asker.ask(plan)
+        prober.measure(plan)
     };
     let found = explore(&measured.machine, source, &kinds, &mut ask);
     shown.end();
@@ -103,7 +106,7 @@ struct Progress(Option<ProgressBar>);
 
 impl Progress {
     fn new() -> Self {
-        if !io::stderr().is_terminal() || crate::quiet() {
+        if !io::stderr().is_terminal() || crate::console::quiet() {
             return Progress(None);
         }
         let bar = ProgressBar::new_spinner();

@@ -14,12 +14,12 @@ use peerlane::names::ranges;
 use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
-use super::{heading, json};
+use super::heading;
 use crate::args::{Format, MapArgs};
-use crate::formats::rule;
+use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
-use crate::render::text::{count, fit, hang};
-use crate::render::{dot, inference, label, line_width, matrix, run, svg, tree, whole};
+use crate::render::text::{count, hang};
+use crate::render::{dot, findings, inference, label, matrix, run, svg, tree};
 use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome};
 
@@ -93,7 +93,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     nccl_rings(out, machine)?;
     inferred(out, case)?;
     found(out, machine)?;
-    Ok(whole::caveats(out, machine, verbose)?)
+    Ok(findings::caveats(out, machine, verbose)?)
 }
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
@@ -198,25 +198,14 @@ fn all_matrices(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), F
         None => {
             heading(out, machine)?;
             classes(out, machine)?;
-            measured(out, &machine.matrices)?;
+            matrix::sourced(out, &machine.matrices)?;
         }
         Some(run) => {
             run::write(out, run, verbose)?;
             classes(out, machine)?;
             let published: Vec<SourcedMatrix> = machine.matrices.iter().filter(|o| o.published).cloned().collect();
-            measured(out, &published)?;
+            matrix::sourced(out, &published)?;
         }
-    }
-    Ok(())
-}
-
-/// Matrices of numbers with their descriptions and origins.
-pub(crate) fn measured(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
-    for SourcedMatrix { matrix: m, origin, .. } in all {
-        writeln!(out)?;
-        hang(out, "", &m.describe())?;
-        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
-        matrix::numbers(out, &m.rows, &m.cols, &m.values)?;
     }
     Ok(())
 }

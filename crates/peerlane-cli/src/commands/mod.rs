@@ -1,42 +1,64 @@
-//! One file per command.
+//! One file per command. What several commands share is not here: no command's file imports another's.
 
-pub(crate) mod accuracy;
-pub(crate) mod check;
-mod clusters;
-pub(crate) mod compare;
-pub(crate) mod explain;
-pub(crate) mod fleet;
-pub(crate) mod gate;
-pub(crate) mod gather;
-pub(crate) mod infer;
-pub(crate) mod map;
-pub(crate) mod measure;
-pub(crate) mod new;
-pub(crate) mod nodes;
-pub(crate) mod place;
-pub(crate) mod predict;
-pub(crate) mod report;
-mod scaling;
-pub(crate) mod selftest;
+mod accuracy;
+mod check;
+mod compare;
+mod explain;
+mod fleet;
+mod gate;
+mod gather;
+mod infer;
+mod map;
+mod measure;
+mod new;
+mod place;
+mod predict;
+mod report;
+mod selftest;
 pub(crate) mod shell;
-pub(crate) mod simulate;
-mod site;
-pub(crate) mod sweep;
-pub(crate) mod systems;
-pub(crate) mod tune;
+mod simulate;
+mod sweep;
+mod systems;
+mod tune;
 
 use std::io::{self, Write};
 
 use peerlane::machine::Machine;
-use serde::Serialize;
 
+use crate::args::Command;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, headline};
+use crate::{Failure, Outcome};
 
-/// Writes a document as JSON.
-fn json(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, document)?;
-    writeln!(out)
+/// Runs a command.
+pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    match command {
+        Command::Check(args) => check::run(args, out),
+        Command::Map(args) => map::run(args, out),
+        Command::Predict(args) => predict::run(args, out),
+        Command::Report(args) => report::run(args),
+        Command::Explain(args) => explain::run(args, out),
+        Command::Simulate(args) => simulate::run(args, out),
+        Command::Sweep(args) => sweep::run(args, out),
+        Command::Compare(args) => compare::run(args, out),
+        Command::New(args) => new::run(args, out),
+        Command::Gather(args) => gather::run(args, out),
+        Command::Fleet(args) => fleet::run(args, out),
+        Command::Gate(args) => gate::run(args, out),
+        Command::Discover => crate::live::worker(),
+        Command::Survey(args) => gate::survey(args),
+        Command::Place(args) => place::run(args, out),
+        Command::Tune(args) => tune::run(args, out),
+        Command::Infer(args) => infer::run(args, out),
+        Command::Measure(args) => measure::run(args, out),
+        Command::GpuSides => crate::measuring::nodes::gpu_sides(),
+        Command::Worker => crate::measuring::worker::run(),
+        Command::Systems(args) => systems::run(args, out),
+        Command::Accuracy(args) => accuracy::run(args, out),
+        Command::Completions(args) => shell::completions(args, out),
+        Command::Man(args) => shell::man(args, out),
+        Command::Selftest(args) => selftest::run(args, out),
+    }
 }
 
 /// Writes a machine's name and title.

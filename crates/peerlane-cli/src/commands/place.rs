@@ -11,10 +11,10 @@ use peerlane::model::{Assume, Model};
 use peerlane::one_line::{is_hidden, shown};
 use peerlane::place::{self, Format, PlacementDocument, Request};
 
-use super::clusters::{cluster_of, clusters};
-use super::json;
 use crate::args::{HOP_LATENCY, PlaceArgs, PlaceFormat};
+use crate::formats::json;
 use crate::render::placement;
+use crate::target::clusters::{cluster_of, clusters};
 use crate::target::load_changed;
 use crate::{Failure, Outcome, output_file};
 

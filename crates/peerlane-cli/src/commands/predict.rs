@@ -15,9 +15,9 @@ use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
 use peerlane::units::Bytes;
 
-use super::{heading, json};
+use super::heading;
 use crate::args::PredictArgs;
-use crate::formats::rule;
+use crate::formats::{json, rule};
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use peerlane::selftest::{Case, Depth, Input, SelfTest, selftest};
 
-use super::json;
 use crate::args::SelftestArgs;
+use crate::formats::json;
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};

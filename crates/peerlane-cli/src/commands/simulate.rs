@@ -1,5 +1,7 @@
 //! `peerlane simulate`: how long a workload takes on a machine or a cluster, what limits it, and what would help.
 
+mod scaling;
+
 use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
@@ -10,19 +12,18 @@ use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
 
-use super::clusters::{clusters, job};
-use super::json;
 use crate::args::SimulateArgs;
-use crate::formats::rule;
+use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
 use crate::render::{chart, halo};
+use crate::target::clusters::{clusters, job};
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(how) = args.scaling {
-        return super::scaling::run(args, how, out);
+        return scaling::run(args, how, out);
     }
     for path in [&args.trace, &args.svg].into_iter().flatten() {
         output_file::check(path)?;

@@ -10,13 +10,13 @@ use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
-use super::clusters::{alone, cluster_of, grow, job, meant, take, with_changes};
-use super::json;
 use crate::args::SweepArgs;
 use crate::formats::csv::words;
+use crate::formats::json;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, hang, number};
+use crate::target::clusters::{alone, cluster_of, grow, job, meant, take, with_changes};
 use crate::target::load;
 use crate::{Failure, Outcome, output_file};
 
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let (documents, problems) = all_of(&work);
     incomplete |= !problems.is_empty();
     if !problems.is_empty() {
-        crate::say(&problems.join("\n"));
+        crate::console::say(&problems.join("\n"));
     }
     // a result that cannot be written is still shown
     let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 fn all_of(work: &[(&Cluster, Job)]) -> (Vec<SimulationDocument>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(work.len()));
-    let shown = io::stderr().is_terminal() && !crate::quiet();
+    let shown = io::stderr().is_terminal() && !crate::console::quiet();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(work.len() as u64), target);
     let cores = thread::available_parallelism().map_or(1, usize::from).min(work.len());

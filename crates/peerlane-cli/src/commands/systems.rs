@@ -10,8 +10,9 @@ use peerlane::fact::P2pStatus;
 use peerlane::machine::{Facts, Machine};
 use peerlane::units::{Bytes, Rate};
 
-use super::{heading, json};
+use super::heading;
 use crate::args::{SystemsAction, SystemsArgs};
+use crate::formats::json;
 use crate::render::style::{self, paint};
 use crate::render::text::{self, fit, hang, headline, width, wrap};
 use crate::render::{comparison, findings, label, line_width, matrix, tree};
@@ -134,7 +135,7 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
     tree::write(out, &machine.fabric, tree::Options { verbose, fold: false })?;
     slots(out, machine)?;
     findings::sentences(out, "Peer access, as stated", &peer_access(machine), usize::MAX)?;
-    super::map::measured(out, &machine.matrices)?;
+    matrix::sourced(out, &machine.matrices)?;
     rates(out, machine)?;
     curves(out, machine)?;
     let mut statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();

@@ -14,11 +14,12 @@ use peerlane::plan::Plan;
 use peerlane::run::{Cell, Limits};
 use peerlane::tune::{Arm, Effort, Request, Setting, Trials, TuningDocument, logged, prove, seconds_of, tune};
 
-use super::json;
-use super::measure::{Measured, listen, resolve};
 use crate::args::TuneArgs;
+use crate::formats::json;
 use crate::live;
-use crate::measuring::asker::Asker;
+use crate::measuring::interrupt::Interrupt;
+use crate::measuring::machine::{Measured, resolve};
+use crate::measuring::prober::Prober;
 use crate::measuring::protocol::{Device, Trial};
 use crate::render::tuning;
 use crate::target::{is_named, load};
@@ -129,15 +130,15 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
     let simulated = matches!(measured.device, Device::Virtual { .. });
     if !simulated {
         let seconds = seconds_of(&document, effort).min(effort.budget);
-        crate::note(&format!(
+        crate::console::note(&format!(
             "starts NCCL with and without each setting, {} times: about {seconds:.0} s",
             effort.pairs
         ));
     }
     let from_files = document.environment.iter().filter(|setting| Path::new(&setting.source).is_absolute());
-    let interrupt = listen()?;
+    let interrupt = Interrupt::listen()?;
     let mut trials = Processes {
-        asker: Asker::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
+        prober: Prober::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
         from_files: from_files.map(|setting| setting.name.clone()).collect(),
         began: Instant::now(),
         simulated,
@@ -148,7 +149,7 @@ fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) ->
 
 /// Runs of NCCL, each in a worker of its own.
 struct Processes<'a> {
-    asker: Asker<'a>,
+    prober: Prober<'a>,
     /// Variables that NCCL finds in files.
     from_files: Vec<String>,
     began: Instant,
@@ -164,8 +165,8 @@ impl Trials for Processes<'_> {
         for name in &self.from_files {
             variables.entry(name.clone()).or_default();
         }
-        self.asker.restart(Trial { variables, repetition: block });
-        self.asker.ask(plan)
+        self.prober.restart(Trial { variables, repetition: block });
+        self.prober.measure(plan)
     }
 
     /// A simulated machine takes no time.
@@ -174,6 +175,6 @@ impl Trials for Processes<'_> {
     }
 
     fn nccl(&self) -> Option<String> {
-        self.asker.conditions.as_ref()?.nccl.clone()
+        self.prober.conditions.as_ref()?.nccl.clone()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::flag;
 
-use crate::system;
+use crate::{Failure, system};
 
 /// Whether the user has interrupted the run.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,11 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Starts to listen for signals.
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        Interrupt::of_signals().map_err(|e| Failure::new(format!("cannot listen for signals: {e}")))
+    }
+
+    fn of_signals() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for &signal in &system::ENDING {
             // in this order, so that the first signal does not see the flag that it sets itself

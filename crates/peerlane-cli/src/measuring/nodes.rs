@@ -150,7 +150,7 @@ fn grow(file: &NodesFile, run: &NodesRun) -> io::Result<Appended> {
 
 /// A bar of the rounds, on a terminal.
 fn bar(rounds: usize) -> ProgressBar {
-    let target = if io::stderr().is_terminal() && !crate::quiet() {
+    let target = if io::stderr().is_terminal() && !crate::console::quiet() {
         ProgressDrawTarget::stderr()
     } else {
         ProgressDrawTarget::hidden()

@@ -79,8 +79,8 @@ impl Progress {
     /// A message for the user, above the bar.
     pub(crate) fn say(&self, message: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::say(message)),
-            None => crate::say(message),
+            Some(bar) => bar.suspend(|| crate::console::say(message)),
+            None => crate::console::say(message),
         }
     }
 

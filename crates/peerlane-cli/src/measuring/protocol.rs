@@ -78,7 +78,7 @@ pub(crate) enum Message {
     /// An event of the measurement.
     Event(Event),
     /// The driver's state is corrupted, so the worker ends.
-    Spoilt {
+    Corrupted {
         /// [`FlagKind::Failed`] or [`FlagKind::Hung`].
         kind: FlagKind,
         /// What happened.

@@ -6,10 +6,11 @@ use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits, Phase, Run};
 use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
+use peerlane_gpu::session::Event as Received;
 
 use super::interrupt::Interrupt;
 use super::keeper::Keeper;
-use super::process::{Heard, Silence, TICK, Worker};
+use super::process::{self, Worker};
 use super::progress::{Progress, describe};
 use super::protocol::{Device, Message, Refused, Request};
 use super::retries::{Accident, Remaining};
@@ -187,8 +188,8 @@ impl<'a> Supervisor<'a> {
     fn one_worker(&mut self) -> End {
         let request = self.request();
         let started = match self.ahead.take() {
-            Some(worker) => worker.request(&request).map(|()| worker),
-            None => Worker::start(&request),
+            Some(mut worker) => worker.send(&request).map(|()| worker),
+            None => process::start(&request),
         };
         let mut worker = match started {
             Ok(worker) => worker,
@@ -201,7 +202,7 @@ impl<'a> Supervisor<'a> {
         let end = self.watch(&mut worker, &mut watch);
         if matches!(end, End::Finished) {
             // in order, so that libraries clean up after themselves
-            worker.ended();
+            worker.finish();
         }
         self.kill(&mut worker);
         if matches!(end, End::Finished | End::Refused(_)) {
@@ -209,8 +210,8 @@ impl<'a> Supervisor<'a> {
         }
         let round = watch.round;
         // messages sent before its end still count
-        while let Some(Heard::Message(message)) = worker.hear(TICK) {
-            self.hear(*message, &mut watch);
+        while let Some(message) = worker.left() {
+            self.receive(message, &mut watch);
         }
         self.accept(&mut watch);
         let own = watch.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
@@ -224,38 +225,25 @@ impl<'a> Supervisor<'a> {
 
     /// Listens to a worker until it ends or must be killed.
     fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
-        let mut silence = Silence::new();
         loop {
-            self.keeper.tick(self.run, self.progress);
-            self.progress.tick();
-            if self.interrupt.asked() {
-                return End::Interrupted;
-            }
-            match silence.hear(worker) {
-                Some(Heard::Message(message)) => {
-                    if let Some(end) = self.hear(*message, watch) {
-                        return end;
-                    }
-                }
-                Some(Heard::Closed) => {
-                    self.accept(watch);
-                    let why = format!("{}{}", worker.epitaph(), self.during(watch));
-                    return self.ended(FlagKind::Failed, why, watch);
-                }
-                Some(Heard::Garbled(problem)) => {
-                    self.accept(watch);
-                    let why = format!("the measuring process sent an invalid message: {problem}");
-                    return self.ended(FlagKind::Failed, why, watch);
-                }
-                None => {
-                    let patience = self.run.plan.method.patience;
-                    if let Some(seconds) = silence.too_long(patience, watch.opened.is_some()) {
-                        self.accept(watch);
-                        let why = format!("no sign of life for {seconds:.1} s{}", self.during(watch));
-                        return self.ended(FlagKind::Hung, why, watch);
-                    }
-                }
-            }
+            let patience = process::patience(self.run.plan.method.patience, watch.opened.is_some());
+            let mut interrupted = || {
+                self.keeper.tick(self.run, self.progress);
+                self.progress.tick();
+                self.interrupt.asked()
+            };
+            let (kind, why) = match worker.next_unless(patience, &mut interrupted) {
+                None => return End::Interrupted,
+                Some(Received::Message(message)) => match self.receive(message, watch) {
+                    Some(end) => return end,
+                    None => continue,
+                },
+                Some(Received::Lost(why)) => (FlagKind::Failed, why),
+                Some(Received::Silent(silence)) => (FlagKind::Hung, process::no_sign_of_life(silence)),
+            };
+            self.accept(watch);
+            let why = format!("{why}{}", self.during(watch));
+            return self.ended(kind, why, watch);
         }
     }
 
@@ -279,8 +267,8 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Handles a message; returns the worker's end if it is the last.
-    fn hear(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
-        if !matches!(message, Message::Conditions(_) | Message::Spoilt { .. }) {
+    fn receive(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
+        if !matches!(message, Message::Conditions(_) | Message::Corrupted { .. }) {
             self.accept(watch);
         }
         match message {
@@ -290,7 +278,7 @@ impl<'a> Supervisor<'a> {
             }
             Message::Refused(refused) => return Some(End::Refused(refused)),
             Message::Alive => {}
-            Message::Spoilt { kind, message } => {
+            Message::Corrupted { kind, message } => {
                 let why = format!("{message}{}", self.during(watch));
                 return Some(accident(kind, why, watch));
             }
@@ -440,7 +428,7 @@ mod tests {
         assert_eq!(first.tolerated, Tolerated::default());
 
         let mut watch = Watch::default();
-        assert!(supervisor.hear(Message::Conditions(Box::default()), &mut watch).is_none());
+        assert!(supervisor.receive(Message::Conditions(Box::default()), &mut watch).is_none());
         supervisor.left_behind.push(4711);
         let cells = supervisor.remaining.lose("GPU3", FlagKind::NotApplicable, "it is hidden");
         supervisor.take(Event::Cells(cells));

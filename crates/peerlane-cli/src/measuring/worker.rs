@@ -149,7 +149,7 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
     let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    if line.trim_end() == AHEAD {
+    if serde_json::from_str::<&str>(&line).is_ok_and(|word| word == AHEAD) {
         peerlane_gpu::start_ahead();
         line.clear();
         if io::stdin().lock().read_line(&mut line)? == 0 {
@@ -205,7 +205,7 @@ fn run_plan(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> b
         mouth.say(&Message::Event(event));
     }
     let Err(failed) = answered else { return true };
-    mouth.say(&Message::Spoilt { kind: failed.kind, message: failed.message });
+    mouth.say(&Message::Corrupted { kind: failed.kind, message: failed.message });
     false
 }
 

@@ -4,7 +4,7 @@ use super::{Locking, Owner};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 /// Signals that end a run in order.
 pub(crate) const ENDING: [i32; 1] = [signal_hook::consts::SIGINT];
@@ -63,11 +63,6 @@ pub(crate) fn outlive_size_limit() {}
 
 /// Keeps Ctrl-C from a process that is about to start.
 pub(crate) fn own_group(_command: &mut Command) {}
-
-/// The signal that ended a process.
-pub(crate) fn killed_by(_status: ExitStatus) -> Option<String> {
-    None
-}
 
 /// Ends this process at once, without the clean-up of its libraries.
 pub(crate) fn end_now(status: i32) -> ! {

@@ -4,9 +4,9 @@ use super::{Locking, Owner};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -88,13 +88,6 @@ pub(crate) fn outlive_size_limit() {
 /// Keeps Ctrl-C from a process that is about to start.
 pub(crate) fn own_group(command: &mut Command) {
     command.process_group(0);
-}
-
-/// The signal that ended a process.
-pub(crate) fn killed_by(status: ExitStatus) -> Option<String> {
-    let signal = status.signal()?;
-    let name = signal_hook::low_level::signal_name(signal);
-    Some(name.map_or_else(|| format!("signal {signal}"), str::to_owned))
 }
 
 /// Ends this process at once, without the clean-up of its libraries.

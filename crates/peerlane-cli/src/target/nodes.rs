@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use peerlane::case::Case;
+use peerlane::cluster::Cluster;
 use peerlane::measured_cluster::machines;
 use peerlane::nodes::{MAX_NODES_BYTES, NodesRun};
 use peerlane::one_line::shown;
+use peerlane::simulated_cluster::of_record;
 
 use super::{Source, is_nodes_run};
 use crate::Failure;
@@ -50,7 +52,7 @@ impl Record {
         let bytes = fs::read(path).map_err(|e| refuse(e.to_string()))?;
         let (run, unreadable) = NodesRun::read(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
         if unreadable > 0 {
-            crate::say(&format!("{file}: left out {unreadable} lines that are cut or unreadable"));
+            crate::console::say(&format!("{file}: left out {unreadable} lines that are cut or unreadable"));
         }
         Ok(Record { file, run })
     }
@@ -96,4 +98,9 @@ pub(crate) fn learn(redactor: &mut Redactor, run: &NodesRun) {
     if let Ok(text) = serde_json::to_string(&run.nodes) {
         redactor.learn(&text);
     }
+}
+
+/// The cluster that a record was simulated on.
+pub(crate) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
+    of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
 }

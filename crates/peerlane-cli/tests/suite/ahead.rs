@@ -44,7 +44,7 @@ fn the_driver_and_nvml_start_before_the_request_and_contexts_together() {
         .spawn()
         .unwrap();
     let mut stdin = worker.stdin.take().unwrap();
-    stdin.write_all(b"ahead\n").unwrap();
+    stdin.write_all(b"\"ahead\"\n").unwrap();
     wait_for("begin cuInit");
     wait_for("begin nvmlInit");
     assert!(!logged().contains("end"), "both are under way, and nothing was requested:\n{}", logged());
@@ -83,7 +83,7 @@ fn a_worker_that_gets_no_request_ends_with_its_parent() {
         .spawn()
         .unwrap();
     let mut stdin = worker.stdin.take().unwrap();
-    stdin.write_all(b"ahead\n").unwrap();
+    stdin.write_all(b"\"ahead\"\n").unwrap();
     let began = Instant::now();
     while !log.exists() && began.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(5));

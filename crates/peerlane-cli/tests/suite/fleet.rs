@@ -365,7 +365,7 @@ fn records_between_nodes_are_read_from_a_folder_and_every_format_names_part_and_
     // a path of two records that is not in the last
     let network = found["network"].as_array().unwrap();
     assert_eq!((network.len(), &network[0]["subjects"][0]), (1, &"node4-node5".into()), "{network:#?}");
-    let schema: Value = serde_json::from_str(include_str!("../../../../schema/fleet-3.json")).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../../schema/fleet-4.json")).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&found));
     for format in ["text", "json", "csv", "junit", "prometheus", "markdown"] {
         let output = run(&folder, &["fleet", "--format", format, "."]);

@@ -51,7 +51,7 @@ fn faults_are_isolated_by_name_and_sound_machines_pass() {
 fn counters_that_rise_while_it_measures_are_named() {
     let errors = |counter: &str| format!("[[faults]]\nerrors = \"GPU1\"\ncounter = \"{counter}\"\nper_gb = 50.0");
     for (counter, begins, exit) in [
-        ("nvlink-recovery", "monitor GPU1: NVLinks of GPU1 had errors under load", 0),
+        ("nvlink-recovery", "hold GPU1: NVLinks of GPU1 had errors under load", 0),
         ("ecc-uncorrected", "reset GPU1: ", 1),
     ] {
         let (line, status) = gated(&[&planted(counter, "h200x4-vm", &errors(counter))]);
@@ -110,14 +110,14 @@ fn a_driver_that_hangs_is_a_fault_in_time() {
     };
     // too short to tell a slow driver from one that hangs
     let (line, status, took, _) = gate("init", &["--deadline", "2s"]);
-    assert!(line.starts_with("not judged: NVML has not answered in 1.") && status == 0 && took < 2.0, "{line} {took}");
+    assert!(line.starts_with("unknown: NVML has not answered in 1.") && status == 0 && took < 2.0, "{line} {took}");
     for (at, word) in [("init", "NVML"), ("count", "NVML"), ("name", "NVML"), ("cuinit", "opening the GPUs")] {
         let (line, status, took, said) = gate(at, &["--deadline", "10s", "-v"]);
         assert!(line.starts_with("isolate driver: ") && line.contains(word) && status == 1, "{at}: {line}\n{said}");
         assert!(took < 10.0, "{at}: {took:.2} s");
     }
     let (line, _, _, said) = gate("nowhere", &["--deadline", "10s", "-v"]);
-    assert!(line.starts_with("not judged: "), "cuInit fails: {line}\n{said}");
+    assert!(line.starts_with("unknown: "), "cuInit fails: {line}\n{said}");
     // a slow driver looks the same once, so that a second failure is needed where they are counted
     let state = fresh("hung-state.json");
     let counted = ["--deadline", "9s", "--state", &state];
@@ -141,7 +141,7 @@ fn what_is_not_judged_exits_by_the_style() {
     }
     for (style, status) in [("native", 0), ("nagios", 3), ("npd", 2)] {
         let (line, found) = gated(&["live", "--exit", style]);
-        assert!(line.starts_with("not judged: no NVIDIA GPU") && found == status, "{style}: {line} {found}");
+        assert!(line.starts_with("unknown: no NVIDIA GPU") && found == status, "{style}: {line} {found}");
     }
     let (line, status) = gated(&["--gpus", "8"]);
     assert!(line.starts_with("isolate machine: no NVIDIA GPU, 8 expected") && status == 1, "{line}");

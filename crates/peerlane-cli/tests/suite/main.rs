@@ -50,3 +50,4 @@ mod simulate;
 mod terminal;
 mod thresholds;
 mod tune;
+mod verdict;

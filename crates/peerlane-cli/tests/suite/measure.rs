@@ -338,7 +338,7 @@ fn a_worker_that_dies_is_replaced() {
     signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("was killed by SIGKILL during pairs"), "{}", err(&output));
+    assert!(err(&output).contains("the measuring process ended: signal: 9 (SIGKILL) during pairs"), "{}", err(&output));
     let run = kept(&folder.join("run.json"));
     assert!(run.cells.iter().all(|c| !c.is_void() || c.flag(FlagKind::NotApplicable).is_some()));
 }

@@ -5,7 +5,6 @@
 
 mod lanes;
 mod plan;
-mod text;
 mod words;
 
 pub use lanes::Group;

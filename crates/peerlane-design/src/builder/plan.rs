@@ -1,9 +1,11 @@
 //! A sheet, checked: where every card sits, at which width, and what is left.
 
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lanes::{Group, allot, groups, split};
-use super::{Card, Product, Sheet, SlotLine, text};
+use super::{Card, Product, Sheet, SlotLine};
 use peerlane_machine::fabric::{CpuVendor, NodeKind, PcieGeneration, PcieWidth};
 use peerlane_machine::names::closest;
 use peerlane_read::catalogue::{Part, read_design};

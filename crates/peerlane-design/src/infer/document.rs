@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::flows::FlowKind;
 
+/// Flows that keep this share of their rates together with others are independent of them, or all but so: engines that serve both
+/// lose a little by it, where a limit that both fill takes far more.
+const INDEPENDENT: [f64; 2] = [0.965, 0.9];
+
 /// Names the format of [`Inference`].
 pub const SCHEMA: &str = "peerlane/inference/2";
 
@@ -101,7 +105,7 @@ impl Interference {
     /// Whether the kinds share a limit, in words: `independent`, `all but independent`, `they share something`.
     pub fn verdict(&self) -> &'static str {
         let least = self.kept[0].min(self.kept[1]);
-        let [independent, all_but] = super::explore::INDEPENDENT;
+        let [independent, all_but] = INDEPENDENT;
         match least {
             _ if least >= independent => "independent",
             _ if least >= all_but => "all but independent",

@@ -22,10 +22,6 @@ const RANGE_OF_THREE: f64 = 1.69;
 /// The standard deviation of the median of three values of a normal distribution, over that of their mean.
 const MEDIAN_OF_THREE: f64 = 1.16;
 
-/// Flows that keep this share of their rates together with others are independent of them, or all but so: engines that serve both
-/// lose a little by it, where a limit that both fill takes far more.
-pub(super) const INDEPENDENT: [f64; 2] = [0.965, 0.9];
-
 /// Sets that were not driven and are named; the rest are counted.
 const NAMED: usize = 6;
 

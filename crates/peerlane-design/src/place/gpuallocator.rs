@@ -7,7 +7,7 @@
 //! GPUs are divided into sets of the requested size; the first division with the highest sum wins, and of its sets the
 //! first with the highest score. A rest that fills no set is one set, padded.
 
-use super::search::sorted;
+use super::sorted;
 use peerlane_machine::fabric::{Fabric, NodeId, PathClass};
 
 /// The most divisions that are gone through.

@@ -13,6 +13,14 @@ mod reason;
 mod rings;
 mod search;
 mod slurm;
+
+/// GPUs in the machine's order.
+fn sorted(gpus: &[usize]) -> Vec<usize> {
+    let mut sorted = gpus.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -33,10 +41,13 @@ use peerlane_machine::names::ranges;
 use peerlane_model::collectives::{Ring, nccl_ring};
 use peerlane_model::flows::Flows;
 use peerlane_model::model::{HaloAdvice, Model, halo_advice};
-use search::{Problem, sorted};
+use search::Problem;
 
 /// Up to so many GPUs of one machine are placed.
 pub const MOST_PLACED: usize = 128;
+
+/// Equal but for rounding.
+const ROUNDING: f64 = 1e-9;
 
 /// Rates nearer than this share are called equal.
 const ALIKE: f64 = 0.005;

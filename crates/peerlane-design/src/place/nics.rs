@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use super::search::{ROUNDING, sorted};
+use super::{ROUNDING, sorted};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fact::{Fact, RdmaPort};
 use peerlane_machine::machine::Machine;

@@ -2,8 +2,9 @@
 
 use super::ALIKE;
 use super::nics::Nics;
-use super::search::{Found, Problem, ROUNDING, sorted};
+use super::search::{Found, Problem};
 use super::workload::Workload;
+use super::{ROUNDING, sorted};
 use peerlane_machine::names::ranges;
 use peerlane_machine::units::Rate;
 use peerlane_model::collectives::Rings;

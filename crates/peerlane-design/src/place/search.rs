@@ -7,14 +7,13 @@
 
 use std::collections::HashMap;
 
+use super::ROUNDING;
 use super::load::Load;
 use super::nics::Nics;
 use super::rings::RingsOf;
 use super::workload::Workload;
+use peerlane_model::collectives::together;
 use peerlane_model::flows::{Flows, Pair, interchangeable};
-
-/// Equal but for rounding.
-pub(super) const ROUNDING: f64 = 1e-9;
 
 /// How many GPUs a search may place, how many transfers it may add to the load for that, and how many it may solve: about
 /// half a second, and a second where jobs are large. For the pace first, then for the difference between placements of one pace.
@@ -83,13 +82,6 @@ impl Found {
             (self.jobs, self.score) = (jobs, score);
         }
     }
-}
-
-/// GPUs in the machine's order.
-pub(super) fn sorted(gpus: &[usize]) -> Vec<usize> {
-    let mut sorted = gpus.to_vec();
-    sorted.sort_unstable();
-    sorted
 }
 
 /// What is to be placed, on what.
@@ -404,6 +396,41 @@ impl Search<'_, '_, '_, '_> {
         let transfers = self.load.set().len() + self.problem.cost(jobs) + self.problem.background.len();
         self.left.solved = self.left.solved.saturating_sub(transfers.max(1));
         self.best.improve(self.problem, jobs.clone());
+    }
+}
+
+impl Problem<'_, '_, '_> {
+    /// The sets of transfers that keep one pace each: of a job of several GPUs its rings, of one what its host sends it; `None`
+    /// where a rate is not known.
+    fn sets(&self, gpus: &[usize]) -> Option<Vec<Vec<Pair>>> {
+        match gpus {
+            [] => Some(Vec::new()),
+            [only] => Some(vec![vec![(self.hosts[*only], *only)]]),
+            gpus => Some(self.rings.of(gpus)?.sets()),
+        }
+    }
+
+    /// What the rings of each job carry while all run, ring by ring; `None` where a rate is not known.
+    pub(super) fn ring_paces(&self, jobs: &[Vec<usize>]) -> Option<Vec<Vec<f64>>> {
+        let of_jobs = jobs.iter().map(|gpus| self.sets(gpus)).collect::<Option<Vec<_>>>()?;
+        let alone = || self.background.iter().map(|pair| vec![*pair]).collect();
+        let busy = if self.busy.len() > 1 { self.sets(&self.busy)? } else { alone() };
+        let all: Vec<Vec<Pair>> = of_jobs.iter().flatten().chain(&busy).cloned().collect();
+        let mut paces = together(self.flows, &all)?.into_iter();
+        Some(of_jobs.iter().map(|sets| paces.by_ref().take(sets.len()).collect()).collect())
+    }
+
+    /// The transfers of each job's rings.
+    pub(super) fn ring_pairs(&self, jobs: &[Vec<usize>]) -> Vec<Vec<Pair>> {
+        jobs.iter().map(|gpus| self.sets(gpus).unwrap_or_default().concat()).collect()
+    }
+
+    /// The same placement with each job in the order of its first ring.
+    pub(super) fn in_order_of_rings(&self, found: Found) -> Found {
+        let first = |gpus: &Vec<usize>| Some(self.rings.of(gpus)?.rings.first()?.0.clone());
+        let proven = found.jobs.iter().all(|gpus| self.rings.of(gpus).is_none_or(|rings| rings.exact));
+        let jobs = found.jobs.iter().map(|gpus| first(gpus).unwrap_or_else(|| gpus.clone())).collect();
+        Found { jobs, exact: found.exact && proven, ..found }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use peerlane::fabric::PciAddress;
+use peerlane_machine::fabric::PciAddress;
 
-use super::driver::{CudaError, Driver, call, present};
+use super::driver::{Busy, CudaError, Driver, call, present};
 use crate::bindings::cuda::{CUcontext, CUdevice, CUdevice_attribute};
 use crate::foreign::{self, MOST_GPUS, MOST_MULTIPROCESSORS};
 
@@ -119,7 +119,7 @@ pub(crate) struct Context {
 
 /// The driver's own count of users of a device's primary context, raised by one.
 #[derive(Debug)]
-pub(super) struct Primary {
+struct Primary {
     device: Device,
     handle: CUcontext,
 }
@@ -137,7 +137,8 @@ impl Context {
         unsafe { call!(device.driver, cuDevicePrimaryCtxRetain(&mut handle, device.handle)) }?;
         let handle = present("cuDevicePrimaryCtxRetain", handle)?;
         let primary = Arc::new(Primary { device, handle });
-        device.driver.remember(Arc::downgrade(&primary));
+        let busy: Weak<Primary> = Arc::downgrade(&primary);
+        device.driver.remember(busy);
         Ok(Context { device, primary })
     }
 
@@ -195,8 +196,10 @@ impl Primary {
         // SAFETY: the context is retained until this goes.
         unsafe { call!(self.device.driver, cuCtxSetCurrent(self.handle)) }
     }
+}
 
-    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+impl Busy for Primary {
+    fn synchronize(&self) -> Result<(), CudaError> {
         self.enter()?;
         // SAFETY: a context is current.
         unsafe { call!(self.device.driver, cuCtxSynchronize()) }

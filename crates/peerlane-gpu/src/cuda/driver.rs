@@ -4,12 +4,11 @@ use std::fmt;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError, Weak};
 
-use super::device::Primary;
 use crate::bindings::cuda::{CUresult, Cuda};
 use crate::foreign;
-use crate::library;
+use crate::open;
 use crate::timeline;
-use peerlane::one_line::shown;
+use peerlane_machine::one_line::shown;
 
 /// A call of the driver's that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +81,12 @@ impl fmt::Display for CudaError {
 
 impl std::error::Error for CudaError {}
 
+/// What may have work in progress.
+pub(super) trait Busy: Send + Sync {
+    /// Waits until it has none.
+    fn synchronize(&self) -> Result<(), CudaError>;
+}
+
 /// The driver, opened and initialised.
 pub(crate) struct Driver {
     /// Its functions. Its library is never closed.
@@ -89,7 +94,7 @@ pub(crate) struct Driver {
     /// Which file was loaded.
     pub(crate) file: String,
     /// Contexts that may have work in progress.
-    contexts: Mutex<Vec<Weak<Primary>>>,
+    contexts: Mutex<Vec<Weak<dyn Busy>>>,
 }
 
 /// Calls a function of the driver's by its name, and turns its result into one of ours. Each use is in an `unsafe` block
@@ -120,7 +125,7 @@ impl Driver {
 
     fn load() -> Result<Driver, String> {
         let _span = timeline::begin("cuInit");
-        let opened = library::cuda().map_err(|e| e.to_string())?;
+        let opened = open::cuda().map_err(|e| e.to_string())?;
         Self::start(*opened, shown(opened.library().file()))
     }
 
@@ -146,7 +151,7 @@ impl Driver {
     }
 
     /// A context that may get work from now on.
-    pub(super) fn remember(&self, context: Weak<Primary>) {
+    pub(super) fn remember(&self, context: Weak<dyn Busy>) {
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.retain(|known| known.strong_count() > 0);
         contexts.push(context);

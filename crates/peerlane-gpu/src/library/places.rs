@@ -1,7 +1,7 @@
 //! Where libraries are looked for: by the system's loader, where it searches only what may be trusted, and in the folders
 //! that it does not know.
 
-use peerlane::one_line::shown;
+use peerlane_machine::one_line::shown;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const PYTHON_PREFIXES: [&str; 2] = ["usr/local", "usr"];
 
 /// One place to open a library from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The system's loader finds it by this name.
     Loader(&'static str),
     /// This file, by its absolute path.
@@ -33,9 +33,9 @@ pub(super) enum Place {
 
 /// The places of a library, the best first, and what the environment names but is not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
-    pub(super) all: Vec<Place>,
-    pub(super) ignored: Vec<Ignored>,
+pub(crate) struct Places {
+    pub(crate) all: Vec<Place>,
+    pub(crate) ignored: Vec<Ignored>,
 }
 
 impl Places {
@@ -65,12 +65,12 @@ impl Places {
 }
 
 /// The places of a library that the system's packages bring.
-pub(super) fn of_system(name: &'static str, library_path: Folders) -> Places {
+pub(crate) fn of_system(name: &'static str, library_path: Folders) -> Places {
     Places::of_loader(name, library_path)
 }
 
 /// The places of one of the driver's libraries, by its names, the best first.
-pub(super) fn of_driver(names: &[&'static str], library_path: &Folders) -> Places {
+pub(crate) fn of_driver(names: &[&'static str], library_path: &Folders) -> Places {
     let mut places = Places::default();
     for name in names {
         let Places { all, ignored } = Places::of_loader(name, library_path.clone());
@@ -85,7 +85,7 @@ pub(super) fn of_driver(names: &[&'static str], library_path: &Folders) -> Place
 
 /// The places of NCCL, the loader's first: CUDA's folders, then the packages of the Python that is in use.
 /// `root` is `/`; `variable` reads the environment, whose folders must be trusted by `rule`.
-pub(super) fn of_nccl(
+pub(crate) fn of_nccl(
     name: &'static str,
     root: &Path,
     variable: &dyn Fn(&str) -> Option<OsString>,

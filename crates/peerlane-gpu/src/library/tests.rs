@@ -1,6 +1,12 @@
 //! What a user reads where a library or a function is missing. No test needs a GPU or a driver.
 
+use super::places::Place;
 use super::*;
+use crate::bindings::cuda::Cuda;
+use crate::bindings::nccl::Nccl;
+use crate::bindings::nvml::Nvml;
+use crate::open::{CUDA, NCCL, cuda, nccl, nvml, open_named};
+use crate::search::Rule;
 
 fn at(all: &[Place]) -> Places {
     Places { all: all.to_vec(), ignored: Vec::new() }

@@ -13,17 +13,17 @@ mod tests;
 use std::rc::Rc;
 use std::time::Instant;
 
-use peerlane::bfs::Bfs as Search;
-use peerlane::exchange::Exchange;
-use peerlane::measure::{Sample, Verdict};
-use peerlane::units::Bytes;
+use peerlane_machine::bfs::Bfs as Search;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
 
 use self::check::Checker;
 use self::graph::{Ready, Vertices, all, first};
-use super::failure::Problem;
 use super::{Machine, Prepared};
 use crate::cuda::Argument::{Half, Memory};
 use crate::cuda::{Buffer, CudaError, Event, Part, PinnedBuffer};
+use crate::failure::Problem;
 use crate::kernels;
 
 /// The frontier's side is left once its arcs are more than this share of those that no level had yet. At scale 26 on an H200, 16
@@ -239,7 +239,7 @@ impl Bfs {
 
     /// Draws names until enough have an edge, and looks what can be reached from each.
     fn draw_roots(&mut self) -> Result<(), Problem> {
-        let mut random = peerlane::random::Random::from_seed(u64::from(self.seed));
+        let mut random = peerlane_machine::random::Random::from_seed(u64::from(self.seed));
         let least = self.parts.iter().map(|part| part.vertices.connected).max().unwrap_or(0);
         if least == 0 {
             return Err(Problem::Failed("the graph has no edge".to_owned()));

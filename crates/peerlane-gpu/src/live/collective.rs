@@ -3,16 +3,16 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::Size;
-use peerlane::transfer::Collective;
-use peerlane::units::Bytes;
+use peerlane_machine::transfer::Collective;
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::Size;
 
-use super::failure::Problem;
 use super::gpu::{BorrowedStream, Gpu};
 use super::kernels::Numbers;
 use super::{Machine, Prepared};
 use crate::cuda::Buffer;
+use crate::failure::Problem;
 use crate::nccl::{Communicators, Operation};
 
 /// Operations of a sample: as many as nccl-tests times at once, since the last one's end, which the CPU waits for, costs

@@ -2,20 +2,20 @@
 
 use std::rc::Rc;
 
-use peerlane::matrix::Engine;
-use peerlane::measure::{Sample, Verdict};
-use peerlane::names::is_host;
-use peerlane::plan::{Method, Size};
-use peerlane::transfer::{Transfer, Via};
-use peerlane::units::Bytes;
+use peerlane_machine::matrix::Engine;
+use peerlane_machine::names::is_host;
+use peerlane_machine::transfer::{Transfer, Via};
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::{Method, Size};
 
-use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::pipeline::Pipeline;
 use super::window::{self, Progress, rates};
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, CudaError, Event};
+use crate::failure::Problem;
 
 /// The most operations of one GPU's that wait behind the gate: a driver's queue holds about a thousand, shared by streams,
 /// and blocks when it is full.

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 
-use super::failure::Problem;
 use super::gpu::Gpu;
 use crate::cuda::{Buffer, Context, CudaError, PinnedBuffer, Stream};
+use crate::failure::Problem;
 
 /// A word in pinned memory that streams of all GPUs wait for.
 pub(crate) struct Gate {

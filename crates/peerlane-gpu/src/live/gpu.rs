@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use peerlane::measure::Verdict;
+use peerlane_measure::measure::Verdict;
 
-use super::failure::Problem;
 use super::kernels::{Kernels, Numbers};
 use crate::cuda::{Context, CudaError, Device, Module, Part, PinnedBuffer, Stream};
+use crate::failure::Problem;
 use crate::kernels;
 use crate::timeline;
 

@@ -15,17 +15,17 @@ mod tests;
 
 use std::rc::Rc;
 
-use peerlane::exchange::Exchange;
-use peerlane::halo::{Halo as Grid, Sent};
-use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::Method;
-use peerlane::units::Bytes;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::halo::{Halo as Grid, Sent};
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::Method;
 
-use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, CudaError, Event, Part, PinnedBuffer};
+use crate::failure::Problem;
 
 /// Bytes from one word to the next: none shares a line of a cache with another.
 const APART: usize = 128;

@@ -3,16 +3,16 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use peerlane::measure::{Sample, Verdict};
-use peerlane::names::is_host;
-use peerlane::plan::{Method, Size};
-use peerlane::transfer::{HostMemory, Transfer};
-use peerlane::units::Bytes;
+use peerlane_machine::names::is_host;
+use peerlane_machine::transfer::{HostMemory, Transfer};
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::{Method, Size};
 
-use super::failure::Problem;
 use super::gpu::{BorrowedStream, Gpu};
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, ManagedBuffer, PinnedBuffer};
+use crate::failure::Problem;
 use crate::host::Mapping;
 use crate::pattern::pattern_word;
 

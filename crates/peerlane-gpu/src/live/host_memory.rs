@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::{Method, Size, StreamKernel};
-use peerlane::units::Bytes;
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::{Method, Size, StreamKernel};
 
 use super::Prepared;
-use super::failure::Problem;
+use crate::failure::Problem;
 use crate::host::{self, Mapping};
 
 /// More threads than this gain nothing on any machine known.
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_copy_of_host_memory_takes_time_and_is_checked() {
-        let method = Method { sample_time: peerlane::units::Seconds::new(1e-3), ..Method::default() };
+        let method = Method { sample_time: peerlane_machine::units::Seconds::new(1e-3), ..Method::default() };
         let (mut stream, size) =
             HostStream::prepare("host", StreamKernel::Triad, Size::UpTo(Bytes(4 << 20)), &method).unwrap();
         assert!(size.0 > 1 << 20 && size.0 <= 4 << 20, "{size:?}");

@@ -3,17 +3,17 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::Size;
-use peerlane::transfer::{Transfer, Via};
-use peerlane::units::Bytes;
+use peerlane_machine::transfer::{Transfer, Via};
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::Size;
 
-use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::kernels::Game;
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, Event, PinnedBuffer};
+use crate::failure::Problem;
 
 /// Dependent loads over a ring of words, from multiprocessors all over the GPU: their distances to the links differ by
 /// several per cent, and a sample is to stand for all of them.

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::thread;
 
-use peerlane::names::is_host;
-use peerlane::run::{Conditions, FlagKind};
-use peerlane::transfer::Transfer;
+use peerlane_machine::names::is_host;
+use peerlane_machine::transfer::Transfer;
+use peerlane_measure::run::{Conditions, FlagKind};
 
-use super::failure::Problem;
 use super::gate::{Gate, SharedGate};
 use super::gpu::{Gpu, Opened};
 use super::pool::{Place, Pool};
 use super::{GpuName, OpenError};
 use crate::cuda::{Buffer, Device, Driver};
+use crate::failure::Problem;
 use crate::host;
 use crate::nccl::{Communicators, Loaded};
 use crate::timeline;

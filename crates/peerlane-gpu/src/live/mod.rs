@@ -3,7 +3,6 @@
 mod bfs;
 mod collective;
 mod copies;
-mod failure;
 mod gate;
 mod gpu;
 mod halo;
@@ -25,23 +24,23 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane::fabric::PciAddress;
-use peerlane::matrix::{Engine, Quantity};
-use peerlane::measure::{Executor, Failure, Sample, Verdict};
-use peerlane::plan::{Method, Size, Step, Work};
-use peerlane::run::{Conditions, FlagKind, GpuState, Reading};
-use peerlane::transfer::{HostMemory, Transfer, Via};
-use peerlane::units::{Bytes, Seconds};
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::matrix::{Engine, Quantity};
+use peerlane_machine::transfer::{HostMemory, Transfer, Via};
+use peerlane_machine::units::{Bytes, Seconds};
+use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
+use peerlane_measure::plan::{Method, Size, Step, Work};
+use peerlane_measure::run::{Conditions, FlagKind, GpuState, Reading};
 use serde::{Deserialize, Serialize};
 
 use self::copies::Copies;
-pub(crate) use self::failure::Problem;
 use self::machine::{Found, Machine};
 pub use self::nic_memory::{NicMemory, NicStage};
 pub use self::ranks::Ranks;
 pub use self::staged::{GpuSink, GpuSource};
 use crate::counters::FileCounters;
 use crate::cuda::Driver;
+use crate::failure::Problem;
 use crate::nvml::{self, NvmlStates, Tolerated};
 use crate::timeline;
 

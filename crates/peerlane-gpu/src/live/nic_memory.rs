@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use peerlane::measure::Failure;
+use peerlane_measure::measure::Failure;
 
 use super::Live;
-use super::failure::Problem;
 use crate::cuda::{Buffer, Context, CudaError, DeviceBuffer, PinnedBuffer, Stream};
+use crate::failure::Problem;
 use crate::host::Mapping;
 
 /// GPU memory that others are to find is allocated in multiples of this, which begin at one: the large pages of the GPU, and so

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::failure::Problem;
 use super::gpu::Gpu;
 use crate::cuda::{Buffer, CudaError, DeviceBuffer, PinnedBuffer};
+use crate::failure::Problem;
 use crate::host::Mapping;
 
 /// Where memory is.

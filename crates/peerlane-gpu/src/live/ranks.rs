@@ -5,17 +5,17 @@
 
 use std::rc::Rc;
 
-use peerlane::measure::{Failure, Verdict};
-use peerlane::plan::Size;
-use peerlane::run::FlagKind;
-use peerlane::transfer::Collective;
-use peerlane::units::{Bytes, Seconds};
+use peerlane_machine::transfer::Collective;
+use peerlane_machine::units::{Bytes, Seconds};
+use peerlane_measure::measure::{Failure, Verdict};
+use peerlane_measure::plan::Size;
+use peerlane_measure::run::FlagKind;
 
 use super::collective::{Collectives, WORD};
-use super::failure::Problem;
 use super::machine::{Found, Machine};
 use super::{GpuName, Live, OpenError, Prepared};
 use crate::cuda::Buffer;
+use crate::failure::Problem;
 use crate::nccl::{self, Communicators, ID_BYTES, Loaded};
 use crate::nvml::Tolerated;
 

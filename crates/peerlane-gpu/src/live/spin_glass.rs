@@ -16,19 +16,19 @@ mod tests;
 
 use std::rc::Rc;
 
-use peerlane::exchange::Exchange;
-use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::Method;
-use peerlane::spin_glass::SpinGlass as Lattice;
-use peerlane::units::Bytes;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::spin_glass::SpinGlass as Lattice;
+use peerlane_machine::units::Bytes;
+use peerlane_measure::measure::{Sample, Verdict};
+use peerlane_measure::plan::Method;
 
 use self::block::{Block, Each, FACES, NONE, Places, Signals, Update, opposite};
 use self::check::Sums;
-use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::BorrowedStream;
 use super::{Machine, Prepared};
 use crate::cuda::{CudaError, Part, PinnedBuffer};
+use crate::failure::Problem;
 
 /// The most half-sweeps of a sample, of a lattice in one piece and of one that is cut: the driver queues a thousand pieces of work
 /// before the gate opens, and a half-sweep of a part with two faces may be eight.

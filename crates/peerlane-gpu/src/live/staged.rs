@@ -1,11 +1,11 @@
 //! Messages of GPU memory on their way through pinned host memory: what a socket sends, and where what it receives goes. Two slots
 //! of host memory each, so that a copy to or from the GPU runs while the socket moves the message before it.
 
-use peerlane::measure::{Failure, Verdict};
+use peerlane_measure::measure::{Failure, Verdict};
 
 use super::Ranks;
-use super::failure::Problem;
 use crate::cuda::{Buffer, Context, CudaError, DeviceBuffer, PinnedBuffer, Stream};
+use crate::failure::Problem;
 
 /// A slot of host memory, and the stream of copies to or from it.
 struct Slot {

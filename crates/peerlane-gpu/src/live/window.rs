@@ -5,7 +5,7 @@
 //! mark until the first ends counts, cut into windows of equal length; a copy that lies across an edge counts in parts, as
 //! if its rate were even. That errs alike at both edges.
 
-use peerlane::measure::Sample;
+use peerlane_measure::measure::Sample;
 
 /// One stream's progress: seconds since its release at which each of its marks passed, ascending, and the bytes
 /// between two marks.

@@ -4,8 +4,8 @@
 
 use std::thread;
 
-use peerlane::counter::ErrorCounter;
-use peerlane::run::{GpuCondition, Reading};
+use peerlane_machine::counter::ErrorCounter;
+use peerlane_measure::run::{GpuCondition, Reading};
 
 use super::{Device, NvmlStates};
 use crate::bindings::nvml as ffi;

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_int, c_uint, c_ulong};
 
-use peerlane::evidence::nvml::{Ancestor, FabricState, Process, RemoteKind, Share};
-use peerlane::fabric::{CpuList, PciAddress};
-use peerlane::units::Bytes;
+use peerlane_machine::fabric::{CpuList, PciAddress};
+use peerlane_machine::units::Bytes;
+use peerlane_read::evidence::nvml::{Ancestor, FabricState, Process, RemoteKind, Share};
 
 use super::{Problem, Room, Session, WORDS_OF_P2P, ask, text_in, words};
 use crate::bindings::{nvml as ffi, nvml_struct_version};

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use peerlane::fabric::PciAddress;
-use peerlane::run::GpuState;
+use peerlane_machine::fabric::PciAddress;
+use peerlane_measure::run::GpuState;
 use serde::{Deserialize, Serialize};
 
 use super::{Device, Session};

@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use peerlane::evidence::nvml::{Ancestor, RemoteKind};
+use peerlane_read::evidence::nvml::{Ancestor, RemoteKind};
 
 use crate::bindings::nvml as ffi;
 

@@ -5,7 +5,7 @@ use super::view::line_rate;
 use peerlane_machine::fabric::{Link, PcieWidth};
 use peerlane_machine::units::Rate;
 
-pub(super) const RULE: Rule = Rule { id: "above-line-rate", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("above-line-rate", Many(run));
 
 /// Allowance for clocks, rounding and MB against MiB.
 const ALLOWANCE: f64 = 1.05;

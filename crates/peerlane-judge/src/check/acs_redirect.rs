@@ -6,7 +6,8 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{PciRole, PciTree};
 
-pub(super) const RULE: Rule = Rule { id: "acs-redirect", run: Many(run) };
+pub(super) const RULE: Rule =
+    Rule::new("acs-redirect", Many(run)).explains("half-duplex p2p-slower-than-staged uneven-path-class slow-path");
 
 /// What to do about ports that redirect.
 const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again \

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("asymmetric-cell", Many(run));
 
 /// From here on a difference between two directions is a warning.
 const MUCH: f64 = 0.40;

@@ -6,7 +6,7 @@ use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::{Bytes, Rate};
 
-pub(super) const RULE: Rule = Rule { id: "below-own-link", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("below-own-link", One(run));
 
 /// Below this share of the raw rate of the product's link. Copies between GPUs reach 0.6 and more even through root
 /// complexes that split them, or else those through the host do.

@@ -7,7 +7,7 @@ use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell, ends};
 use peerlane_model::model::SearchTime;
 
-pub(super) const RULE: Rule = Rule { id: "bfs-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("bfs-slow", One(run));
 
 /// So many times the predicted time is slow: a search is predicted within 20 % (docs/applications.md).
 const SLOW: f64 = 1.5;

@@ -1,54 +1,19 @@
 //! One cause, one finding: what another finding explains is not reported again.
 
 use super::raised::Raised;
-use crate::finding::{FindingKind, Severity};
+use super::{RULES, coarse_labels};
 use peerlane_machine::subject::Subject;
-
-/// What a slow device shows as.
-const SLOW: [&str; 5] =
-    ["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"];
-
-/// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
-/// not explain, slow-path reports itself.
-const EXPLAINS: [(&str, &[&str]); 13] = [
-    (
-        "peer-timeouts",
-        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "unexplained-value"],
-    ),
-    (
-        "lost-gpu",
-        &[
-            "hung-transfer",
-            "p2p-slower-than-staged",
-            "asymmetric-cell",
-            "uneven-path-class",
-            "slow-path",
-            "contended-slow",
-        ],
-    ),
-    ("hung-transfer", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class"]),
-    ("narrow-link", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
-    ("nvlink-lanes-down", &SLOW),
-    ("hot-or-throttled", &SLOW),
-    ("acs-redirect", &["half-duplex", "p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
-    ("half-duplex", &["uneven-path-class", "slow-path"]),
-    ("slow-path", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
-    ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell", "contended-slow"]),
-    ("p2p-slower-than-staged", &["asymmetric-cell"]),
-    ("coarse-labels", &["crosses-sockets"]),
-    ("nic-gpu-refused", &["missing-peer-module"]),
-];
 
 /// Drops what a cause explains. The cause takes over the evidence, and the cost where it had none or less.
 pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
     let mut all: Vec<Option<Raised>> = once(raised).into_iter().map(Some).collect();
-    for (rule, symptoms) in EXPLAINS {
+    for rule in RULES.iter().filter(|rule| rule.is_cause()) {
         for at in 0..all.len() {
-            let Some(mut cause) = all.get_mut(at).and_then(|slot| slot.take_if(|r| is_cause(r, rule))) else {
+            let Some(mut cause) = all.get_mut(at).and_then(|slot| slot.take_if(|r| is_cause(r, rule.id))) else {
                 continue;
             };
             for slot in &mut all {
-                let explained = |r: &mut Raised| symptoms.contains(&r.finding.rule.as_str()) && covers(&cause, r);
+                let explained = |r: &mut Raised| rule.may_explain(&r.finding.rule) && covers(&cause, r);
                 if let Some(symptom) = slot.take_if(explained) {
                     adopt(&mut cause, symptom);
                 }
@@ -80,12 +45,12 @@ fn once(raised: Vec<Raised>) -> Vec<Raised> {
 /// A finding strong enough to explain others: an info explains nothing, except labels that are too coarse.
 fn is_cause(raised: &Raised, rule: &str) -> bool {
     let f = &raised.finding;
-    f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))
+    f.rule == rule && (rule == coarse_labels::RULE.id || f.is_trouble())
 }
 
 /// Whether everything that shows a symptom is at the cause.
 fn covers(cause: &Raised, symptom: &Raised) -> bool {
-    if cause.finding.rule == "coarse-labels" {
+    if cause.finding.rule == coarse_labels::RULE.id {
         return true;
     }
     let at_cause = |a: &str, b: &str| {
@@ -123,12 +88,13 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Look, Rule};
+    use super::super::rule::{Look, Rule};
     use super::*;
     use crate::finding::Certainty;
+    use crate::finding::{FindingKind, Severity};
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
-        let rule = Rule { id, run: Look::One(|_| None) };
+        let rule = Rule::new(id, Look::One(|_| None));
         let pairs = pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
         let raised = rule.raise(kind, Severity::Warning, Certainty::Likely).evidence(vec![format!("{id}.txt")]);
         raised.about(subjects).losing(0.5).shown_by(pairs)

@@ -4,7 +4,7 @@
 use super::prelude::*;
 use peerlane_machine::fabric::CpuList;
 
-pub(super) const RULE: Rule = Rule { id: "coarse-labels", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("coarse-labels", One(run)).explains("crosses-sockets");
 
 /// From so many GPUs on all of which are SYS to each other, some must share a socket: few boards have more than two.
 const FEWEST: usize = 3;

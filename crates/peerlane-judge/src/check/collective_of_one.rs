@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::curve::Curve;
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "collective-of-one", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("collective-of-one", One(run));
 
 /// From this size on a rate of 0 is not due to rounding: a bus bandwidth is printed with two decimals.
 const LARGE: Bytes = Bytes::from_mib(1);

@@ -10,7 +10,7 @@ use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::{Algorithm, Choice};
 
-pub(super) const RULE: Rule = Rule { id: "collective-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("collective-slow", One(run));
 
 /// Below this share of what is predicted for the size. Without NVLink SHARP, which may be off for good reasons.
 const SLOW: f64 = 0.5;

@@ -5,7 +5,7 @@ use peerlane_machine::transfer::Transfer;
 use peerlane_measure::run::{TransferSet, ends, sets};
 use peerlane_model::expectation::expect_set;
 
-pub(super) const RULE: Rule = Rule { id: "contended-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("contended-slow", One(run));
 
 /// Sets that are checked; a run of all subsets has a thousand, which show the same.
 const MOST: usize = 256;

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_machine::machine::Contradiction;
 
-pub(super) const RULE: Rule = Rule { id: "contradictory-evidence", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("contradictory-evidence", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     // captures that contradict each other are bad measurements; a description that does is wrong

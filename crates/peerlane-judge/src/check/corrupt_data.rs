@@ -1,11 +1,12 @@
 //! Pairs that corrupt data, and programs that report corrupted data in a whole test.
 
 use super::from_run::{Tally, tally};
+use super::nodes;
 use super::prelude::*;
 use peerlane_machine::curve::Curve;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "corrupt-data", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("corrupt-data", Many(run)).and_nodes(nodes::failures::corrupt);
 
 /// What to do until it is fixed, and where the cause may be.
 fn fix(between: &str, more: &str) -> String {
@@ -50,8 +51,7 @@ fn in_tests(view: &View) -> Option<Raised> {
         .measured(format!("{first}{more}"))
         .evidence(view.cite(found.iter().map(|(_, origin)| *origin)))
         .fix(fix("", more_fix))
-        .confirm("`peerlane measure --tests pairs`, which names the pairs that corrupt data")
-        .losing(1.0);
+        .confirm("`peerlane measure --tests pairs`, which names the pairs that corrupt data");
     Some(raised)
 }
 
@@ -80,7 +80,6 @@ fn in_run(view: &View) -> Option<Raised> {
         .fix(fix(" between them", ""))
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

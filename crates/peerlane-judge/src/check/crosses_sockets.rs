@@ -3,7 +3,7 @@
 use super::prelude::*;
 use std::collections::HashMap;
 
-pub(super) const RULE: Rule = Rule { id: "crosses-sockets", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("crosses-sockets", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     let is_across = |(a, b): &(NodeId, NodeId)| view.class(*a, *b) == Some(PathClass::Sys);

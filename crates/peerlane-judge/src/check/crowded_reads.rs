@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_read::evidence::{ALL_READERS, ONE_READER};
 
-pub(super) const RULE: Rule = Rule { id: "crowded-reads", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("crowded-reads", One(run));
 
 /// Eight GPUs on two to four switches keep 0.38 to 0.44 of their sum, eight of two sockets 0.41, and four 0.56 to 0.64
 /// (scores that owners of such machines published of p2pmark, 2026): their links to the root complex are shared. One of

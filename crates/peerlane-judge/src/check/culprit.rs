@@ -1,11 +1,7 @@
 //! Which node explains that some cells of a matrix are bad: the one nearly all of whose cells are.
 
-use std::collections::HashMap;
-
 use super::view::cells::{Cell, End};
-
-/// Share of a node's cells that must be bad for it to be the explanation.
-const NEARLY_ALL: f64 = 0.75;
+use peerlane_machine::blame::{self, Observation};
 
 /// Where this share of all cells is bad, no one node explains it: they all are.
 pub(super) const EVERYWHERE: f64 = 0.9;
@@ -44,59 +40,44 @@ pub(super) struct Group {
     pub(super) cells: Vec<usize>,
 }
 
-/// Splits the bad ones among `cells` (`bad` is as long as `cells`) by the node that explains them:
-/// greedily, the node with the most bad cells first. Two cells at least make an explanation; cells between the same two
-/// nodes, each of which would explain them, make none.
+/// Splits the bad ones among `cells` (`bad` is as long as `cells`) by the node that explains them, the one with the most first
+/// ([`blame::explain`]). Two cells at least make an explanation; cells between the same two nodes, each of which would explain them,
+/// make none.
 pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
-    let keys = |c: &Cell| [(c.from, Role::Any), (c.to, Role::Any), (c.from, Role::Source), (c.to, Role::Destination)];
-    let (mut total, mut wrong) = (HashMap::new(), HashMap::new());
-    for (cell, bad) in cells.iter().zip(bad) {
-        for key in keys(cell) {
-            *total.entry(key).or_insert(0usize) += 1;
-            *wrong.entry(key).or_insert(0usize) += usize::from(*bad);
-        }
+    let observe = |(c, bad): (&Cell, &bool)| Observation {
+        parts: vec![(Role::Any, c.from), (Role::Any, c.to), (Role::Source, c.from), (Role::Destination, c.to)],
+        affected_by: Vec::new(),
+        class: (),
+        bad: *bad,
+    };
+    let all: Vec<Observation<(Role, End)>> = cells.iter().zip(bad).map(observe).collect();
+    let bad: Vec<usize> = all.iter().enumerate().filter_map(|(at, one)| one.bad.then_some(at)).collect();
+    if bad.len() >= 2 && bad.len() as f64 >= EVERYWHERE * all.len() as f64 {
+        return vec![Group { culprit: None, cells: bad }];
     }
-    let share =
-        |key: &(End, Role)| wrong.get(key).map_or(0.0, |w| *w as f64 / total.get(key).map_or(1.0, |t| *t as f64));
-    let mut left: Vec<usize> = bad.iter().enumerate().filter_map(|(at, bad)| bad.then_some(at)).collect();
-    let mut groups = Vec::new();
-    let mut open: Vec<usize> = Vec::new();
-    let everywhere = left.len() >= 2 && left.len() as f64 >= EVERYWHERE * cells.len() as f64;
-    while groups.len() < MOST_CULPRITS && !everywhere {
-        let mut explained = HashMap::new();
-        for key in left.iter().filter_map(|at| cells.get(*at)).flat_map(keys) {
-            *explained.entry(key).or_insert(0usize) += 1;
-        }
-        // most cells first; among equals the simpler role, then the earlier node
-        let best = explained
-            .into_iter()
-            .filter(|(key, n)| *n >= 2 && share(key) >= NEARLY_ALL)
-            .max_by_key(|((end, role), n)| (*n, std::cmp::Reverse((*role, *end))));
-        let Some((culprit, _)) = best else { break };
-        let (mine, rest): (Vec<usize>, Vec<usize>) =
-            left.iter().partition(|at| cells.get(**at).is_some_and(|c| keys(c).contains(&culprit)));
-        if is_tie(cells, &mine, culprit.0, &share) {
+    let found = blame::explain(&all, |_, _| 2);
+    let (mut groups, mut open) = (Vec::new(), found.left.clone());
+    for ((role, end), mine) in &found.explained {
+        let is_suspect = |other: End| found.is_suspect(&(Role::Any, other));
+        if groups.len() == MOST_CULPRITS || partner(cells, mine, *end).is_some_and(is_suspect) {
             open.extend(mine);
-            left = rest;
-            continue;
+        } else {
+            groups.push(Group { culprit: Some((*end, *role)), cells: mine.clone() });
         }
-        groups.push(Group { culprit: Some(culprit), cells: mine });
-        left = rest;
     }
-    left.extend(open);
-    left.sort_unstable();
-    if !left.is_empty() {
-        groups.push(Group { culprit: None, cells: left });
+    open.sort_unstable();
+    if !open.is_empty() {
+        groups.push(Group { culprit: None, cells: open });
     }
     groups
 }
 
-/// Whether all these cells are between a node and one other that would explain them as well.
-fn is_tie(cells: &[Cell], mine: &[usize], culprit: End, share: &dyn Fn(&(End, Role)) -> f64) -> bool {
+/// The one node at the other end of all these cells.
+fn partner(cells: &[Cell], mine: &[usize], culprit: End) -> Option<End> {
     let far = |at: &usize| cells.get(*at).map(|c| if c.from == culprit { c.to } else { c.from });
     let mut others = mine.iter().filter_map(far);
-    let Some(other) = others.next() else { return false };
-    others.all(|o| o == other) && share(&(other, Role::Any)) >= NEARLY_ALL
+    let first = others.next()?;
+    others.all(|other| other == first).then_some(first)
 }
 
 #[cfg(test)]

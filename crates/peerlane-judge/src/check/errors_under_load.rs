@@ -7,7 +7,7 @@ use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::names::natural;
 use peerlane_measure::run::{Counted, Run};
 
-pub(super) const RULE: Rule = Rule { id: "errors-under-load", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("errors-under-load", Many(run));
 
 /// Errors in a run that are chance: one bit in 10¹² may be wrong (PCI Express Base Specification; InfiniBand has the same),
 /// and a run moves some 10¹³. NVIDIA's DCGM fails an NVLink at its first replay; its links are no better by specification.
@@ -144,7 +144,10 @@ fn report(view: &View, part: Part, risen: Risen) -> Raised {
         let named = [of.as_str(), adapter].into_iter().find(|name| view.fabric().find(name).is_some());
         named.map(str::to_owned).or_else(by_address)
     };
-    RULE.raise(Fault, risen.severity.unwrap_or(Warning), Likely)
+    let severity = risen.severity.unwrap_or(Warning);
+    // what is corrected costs nothing yet: that the part is failing is only possible
+    RULE.raise(Fault, severity, if severity == Error { Likely } else { Possible })
+        .repaired_by_reset()
         .summary(summary)
         .expected(expected)
         .measured(format!("{}{tests}", counts.join("; ")))

@@ -3,7 +3,7 @@
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("fabric-not-ready", Many(run));
 
 /// States of `nvidia-smi -q`'s "Fabric" section that are fine: ready, or no fabric to initialize.
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];
@@ -20,6 +20,7 @@ fn not_ready(view: &View) -> Option<Raised> {
     })?;
     let raised = RULE
         .raise(Fault, Error, Certain)
+        .repaired_by_reset()
         .summary(format!("{}: the NVLink fabric is not ready, so CUDA cannot start", list(&gpus.names)))
         .expected("fabric state Completed")
         .measured(format!("fabric state {}", gpus.values.first().cloned().unwrap_or_default()))
@@ -42,6 +43,7 @@ fn failed(view: &View) -> Option<Raised> {
     })?;
     let raised = RULE
         .raise(Fault, Error, Certain)
+        .repaired_by_reset()
         .summary(format!("{}: registration with the NVLink fabric failed", list(&gpus.names)))
         .expected("fabric state Completed, status Success")
         .measured(format!("fabric state Completed, status {}", distinct(gpus.values).join(", ")))
@@ -60,7 +62,7 @@ fn failed(view: &View) -> Option<Raised> {
 fn unhealthy(view: &View) -> Option<Raised> {
     let gpus = gpus_with(view, |gpu| (!gpu.fabric_health.is_empty()).then(|| gpu.fabric_health.join(", ")))?;
     let raised = RULE
-        .raise(Fault, Warning, Certain)
+        .raise(Fault, Warning, Possible)
         .summary(format!("{}: the NVLink fabric is up, but not healthy", list(&gpus.names)))
         .expected("fabric health without a fault")
         .measured(distinct(gpus.values).join("; "))

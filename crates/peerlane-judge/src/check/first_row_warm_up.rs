@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "first-row-warm-up", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("first-row-warm-up", One(run));
 
 /// The program that does not warm up before its first cells.
 const PROGRAM: &str = tool::P2P_TEST;

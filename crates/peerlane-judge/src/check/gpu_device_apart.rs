@@ -3,7 +3,7 @@
 use super::gpu_nic_apart::{Nearest, labels_are_coarse};
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-device-apart", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("gpu-device-apart", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     // the others move such data through host memory wherever the device is

@@ -5,7 +5,7 @@ use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::names::gpu_number;
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-memory-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("gpu-memory-slow", One(run));
 
 /// Below this share of the host memory's rate: NICs reach GPU memory below one switch at full rate.
 const SLOW: f64 = 0.7;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::nodes;
 use super::prelude::*;
 use super::{Context, Settings};
 use crate::finding::Finding;
@@ -11,7 +12,8 @@ use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", run: Many(run) };
+pub(super) const RULE: Rule =
+    Rule::new("gpu-nic-apart", Many(run)).explains("slow-all-reduce").and_nodes(nodes::apart::apart);
 
 /// So many GPUs that are all SYS to each other share sockets, whatever the labels say.
 const FEW: usize = 3;
@@ -90,7 +92,7 @@ pub(crate) fn nearby(machine: &Machine) -> Option<Nearby> {
         gpus: gpus.iter().map(|gpu| view.name(*gpu).to_owned()).zip(all.iter().map(near)).collect(),
         stray: stray.collect(),
         guest: view.hypervisor().is_some(),
-        findings: RULE.look(&view).into_iter().map(|raised| raised.finding).collect(),
+        findings: RULE.machine(&view).into_iter().map(|raised| raised.finding).collect(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "half-duplex", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("half-duplex", One(run)).explains("uneven-path-class slow-path");
 
 /// Both ways as a multiple of one way: links have two directions, and sound pairs below a switch reach 1.9 to 2.
 const SHARED: f64 = 1.25;

@@ -7,7 +7,7 @@ use peerlane_machine::halo::Halo;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell, ends};
 
-pub(super) const RULE: Rule = Rule { id: "halo-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("halo-slow", One(run));
 
 /// So many times the predicted time is slow.
 const SLOW: f64 = 1.5;

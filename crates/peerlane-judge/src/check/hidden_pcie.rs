@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::fact::{PciDevice, PciRole};
 use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "hidden-pcie", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("hidden-pcie", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::prelude::*;
 use super::view::sources::is_ours;
 
-pub(super) const RULE: Rule = Rule { id: "host-buffers-far", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("host-buffers-far", One(run));
 
 /// How far below the other socket's all GPUs of one must be.
 const BELOW: f64 = 0.12;

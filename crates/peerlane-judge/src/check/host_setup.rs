@@ -6,7 +6,7 @@ use super::prelude::*;
 use super::{nccl_multicast, nccl_network};
 use peerlane_machine::fact::{SetupFailure, SetupFailureKind as Kind};
 
-pub(super) const RULE: Rule = Rule { id: "host-setup", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("host-setup", Many(run)).watched();
 
 /// What a failure means.
 struct Meaning {

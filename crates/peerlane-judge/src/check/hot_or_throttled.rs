@@ -7,7 +7,8 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{GpuFacts, SensorReading};
 
-pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("hot-or-throttled", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Power this much above its limit is not boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;
@@ -139,12 +140,12 @@ fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
             .expected("no thermal or hardware slowdown")
             .fix(brakes(&affected.signs).1),
         Trouble::Hot => RULE
-            .raise(Fault, Warning, Certain)
+            .raise(Fault, Warning, Possible)
             .summary(format!("{who}: hot, close to throttling"))
             .expected(format!("below {:.0} °C under load", view.settings.hot_or_throttled.celsius))
             .fix("Check fans, air flow and dust; warm air from a neighbouring card raises the inlet temperature."),
         Trouble::AtLimit => RULE
-            .raise(Fault, Warning, Certain)
+            .raise(Fault, Warning, Possible)
             .summary(format!("{who}: at the temperature limit"))
             .expected("below the limit that the sensor states")
             .fix("Check fans, air flow and dust. An adapter or CPU that throttles slows every transfer through it."),

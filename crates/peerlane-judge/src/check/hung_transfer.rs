@@ -4,7 +4,8 @@ use super::from_run::{Tally, tally};
 use super::prelude::*;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "hung-transfer", run: One(run) };
+pub(super) const RULE: Rule =
+    Rule::new("hung-transfer", One(run)).explains("p2p-slower-than-staged asymmetric-cell uneven-path-class");
 
 fn run(view: &View) -> Option<Raised> {
     let Tally { pairs, cells, subjects, detail } = tally(view, FlagKind::Hung)?;
@@ -21,7 +22,6 @@ fn run(view: &View) -> Option<Raised> {
         )
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::fact::IommuDomain;
 use peerlane_machine::machine::reading::Standing;
 
-pub(super) const RULE: Rule = Rule { id: "iommu-translates", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("iommu-translates", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     // accesses that it refuses are worse than slow ones, and reported by kernel-errors

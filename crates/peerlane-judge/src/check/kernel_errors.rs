@@ -11,7 +11,7 @@ use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind};
 use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning};
 
-pub(super) const RULE: Rule = Rule { id: "kernel-errors", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("kernel-errors", Many(run));
 
 /// Corrected errors up to this many are chance: one bit in 10¹² may be wrong (PCI Express Base Specification).
 const FEW: u32 = 16;
@@ -372,7 +372,8 @@ fn is_gpu(view: &View, address: PciAddress) -> bool {
 /// A finding on devices, by their names.
 fn report(view: &View, severity: Severity, devices: &Counts, summary: impl FnOnce(String) -> String) -> Raised {
     let names: Vec<String> = devices.keys().map(|address| name(view, *address)).collect();
-    RULE.raise(Fault, severity, Certain)
+    // that a part fails which recovered by itself is only possible
+    RULE.raise(Fault, severity, if severity == Error { Certain } else { Possible })
         .summary(summary(list(&names)))
         .evidence(view.cite(view.kernels().into_iter().map(|(_, origin)| origin)))
         .about_nodes(names)

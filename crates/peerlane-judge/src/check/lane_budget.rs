@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::{LaneOwner, lane_budgets};
 use peerlane_machine::machine::Slot;
 
-pub(super) const RULE: Rule = Rule { id: "lane-budget", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("lane-budget", Many(run));
 
 /// Below this share of the slots' lanes in use, with a link narrower than its slot, the board is wasted.
 const WASTED: f64 = 0.30;

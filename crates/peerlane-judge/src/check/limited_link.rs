@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::PcieWidth;
 use peerlane_machine::fact::LimitedLink;
 
-pub(super) const RULE: Rule = Rule { id: "limited-link", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("limited-link", Many(run));
 
 /// GPUs and fast adapters are built for so many lanes; disks for fewer.
 const FEWEST: u8 = 8;

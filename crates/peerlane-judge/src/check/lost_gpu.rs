@@ -1,14 +1,53 @@
-//! GPUs that stopped responding during a run.
+//! GPUs that stopped responding during a run, or to which the driver gives no access.
 
+use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "lost-gpu", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("lost-gpu", Many(run))
+    .explains("hung-transfer p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Steps that must have failed, and none succeeded after the first.
 const FEWEST: usize = 3;
 
-fn run(view: &View) -> Option<Raised> {
+fn run(view: &View) -> Vec<Raised> {
+    [reported(view, true), reported(view, false), during_run(view)].into_iter().flatten().collect()
+}
+
+/// GPUs that the driver reports as lost, or those to which it gives no access for another reason.
+fn reported(view: &View, lost: bool) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| {
+        let why = gpu.unreachable.clone()?;
+        // a container may hide a GPU that works
+        let is_hidden = why.to_lowercase().contains("permission");
+        (why.contains("is lost") == lost && !is_hidden).then_some(why)
+    })?;
+    let names = list(&gpus.names);
+    let raised = if lost {
+        RULE.raise(Fault, Error, Certain)
+            .summary(format!("{names}: fallen off the bus, as the driver reports"))
+            .fix(FIX)
+    } else {
+        RULE.raise(Fault, Error, Possible)
+            .summary(format!("{names}: the driver gives no access, and does not say why"))
+            .fix("Look in the kernel log for what came before (Xid errors, a driver that was updated while it ran). Reload the driver, or restart the machine.")
+    };
+    let raised = raised
+        .expected("a handle for each GPU that NVML counts")
+        .measured(distinct(gpus.values).join("; "))
+        .evidence(view.cite(gpus.origins))
+        .confirm(CONFIRM)
+        .about_nodes(gpus.names);
+    Some(raised)
+}
+
+const FIX: &str = "Look in the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors. Reseat the card, \
+                   its riser and its power cables; check its temperature and power supply. Only a cold restart may bring the GPU \
+                   back.";
+
+const CONFIRM: &str = "`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`";
+
+fn during_run(view: &View) -> Option<Raised> {
     let run = view.case.run()?;
     let gpus = view.of_kind(NodeKind::Gpu);
     let mut lost: Vec<(&str, &str)> = Vec::new();
@@ -38,14 +77,9 @@ fn run(view: &View) -> Option<Raised> {
         .expected("a GPU that responds until the end of the run")
         .measured(*detail)
         .evidence(view.cite_run())
-        .fix(
-            "Look in the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors. Reseat the card, \
-             its riser and its power cables; check its temperature and power supply. Only a cold restart may bring the GPU \
-             back.",
-        )
-        .confirm("`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`")
-        .about_nodes(names)
-        .losing(1.0);
+        .fix(FIX)
+        .confirm(CONFIRM)
+        .about_nodes(names);
     Some(raised)
 }
 

@@ -3,7 +3,7 @@
 use super::gpu_setting::{Gpus, gpus_with};
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "memory-rows", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("memory-rows", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     let failed = gpus_with(view, |gpu| gpu.remap_failed.filter(|yes| *yes));
@@ -24,6 +24,7 @@ fn run(view: &View) -> Vec<Raised> {
     let pending = pending.map(|gpus| {
         let raised = RULE
             .raise(Fault, Warning, Certain)
+            .repaired_by_reset()
             .summary(format!("{}: memory rows are pending remapping", list(&gpus.names)))
             .expected("Remapped Rows, Pending: No")
             .measured("Remapped Rows, Pending: Yes")

@@ -3,7 +3,7 @@
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "mig-on", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("mig-on", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     // a single GPU has no peers to lose

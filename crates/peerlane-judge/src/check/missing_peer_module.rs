@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "missing-peer-module", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("missing-peer-module", One(run));
 
 /// The driver's module through which NICs access GPU memory, and its predecessor.
 pub(super) const PEER_MODULES: [&str; 2] = ["nvidia_peermem", "nv_peer_mem"];

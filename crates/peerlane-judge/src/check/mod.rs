@@ -12,21 +12,25 @@ mod from_run;
 mod gids;
 mod gpu_setting;
 mod halo_slow;
+mod judged;
 mod nccl;
 mod nic_failed;
 pub(crate) mod nic_gpu_refused;
 mod nic_gpu_slow;
 mod nic_slow;
 mod no_peer_access;
+pub(crate) mod nodes;
 mod one_link;
+mod outlier;
 mod prediction;
 mod prelude;
 pub(crate) mod raised;
+mod rule;
 mod settings;
 mod spin_glass_slow;
-mod verdict;
 mod view;
 mod words;
+mod worse_than_before;
 
 mod above_line_rate;
 mod acs_redirect;
@@ -96,16 +100,21 @@ use serde::{Deserialize, Serialize};
 
 use std::cell::OnceCell;
 
+use crate::action::Action;
 pub use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
+pub(crate) use outlier::RULE as OUTLIER;
 use peerlane_design::case::Case;
 use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
+pub(crate) use rule::Rule;
+pub use rule::Scope;
 pub use settings::{Settings, SettingsError, Waiver};
-pub use verdict::{Verdict, checked, next_commands, verdict};
 use view::View;
 pub(crate) use words::distinct;
+pub(crate) use worse_than_before::RULE as WORSE_THAN_BEFORE;
 
 /// What rules look at.
 pub struct Context<'a> {
@@ -132,34 +141,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A rule: its name, what it means when it fails, and the rule itself.
-struct Rule {
-    /// Name in findings and in `docs/rules.md`.
-    id: &'static str,
-    /// How it looks.
-    run: Look,
-}
-
-/// How a rule looks at a machine.
-enum Look {
-    /// For one finding at most.
-    One(fn(&View) -> Option<Raised>),
-    /// For any number of findings.
-    Many(fn(&View) -> Vec<Raised>),
-}
-
-impl Rule {
-    /// What it finds.
-    fn look(&self, view: &View) -> Vec<Raised> {
-        match self.run {
-            Look::One(run) => run(view).into_iter().collect(),
-            Look::Many(run) => run(view),
-        }
-    }
-}
-
-/// Every rule there is.
-const RULES: [Rule; 67] = [
+/// Every rule there is, in the order they run. A rule stands before those whose findings it explains, where these explain others.
+static RULES: &[Rule] = &[
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -171,21 +154,21 @@ const RULES: [Rule; 67] = [
     peer_access_missing::RULE,
     peer_timeouts::RULE,
     narrow_link::RULE,
+    hot_or_throttled::RULE,
+    acs_redirect::RULE,
+    half_duplex::RULE,
     lane_budget::RULE,
     slow_path::RULE,
+    uneven_path_class::RULE,
     above_line_rate::RULE,
     unexplained_value::RULE,
     p2p_slower_than_staged::RULE,
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,
     gpu_device_apart::RULE,
-    acs_redirect::RULE,
-    half_duplex::RULE,
-    hot_or_throttled::RULE,
     missing_peer_module::RULE,
     asymmetric_cell::RULE,
     first_row_warm_up::RULE,
-    uneven_path_class::RULE,
     pcie_replays::RULE,
     errors_under_load::RULE,
     path_not_assumed::RULE,
@@ -201,8 +184,8 @@ const RULES: [Rule; 67] = [
     halo_slow::RULE,
     bfs_slow::RULE,
     nic_slow::RULE,
-    nic_gpu_slow::RULE,
     nic_gpu_refused::RULE,
+    nic_gpu_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
     uneven_host_copies::RULE,
@@ -227,42 +210,40 @@ const RULES: [Rule; 67] = [
     rdma_ports::RULE,
     memory_rows::RULE,
     host_setup::RULE,
+    nodes::failures::LOST_NODE,
+    nodes::slow::SLOW_NODE,
+    nodes::slow::SLOW_NIC,
+    nodes::slow::SLOW_SWITCH,
+    nodes::same_pairs::NCCL_BELOW_VERBS,
+    nodes::narrow::NARROW_NIC,
+    nodes::settings::RDMA_MTU,
+    nodes::settings::RDMA_GID,
+    nodes::slow::LATE_BETWEEN_NODES,
+    nodes::slow::SLOW_BETWEEN_NODES,
+    nodes::loss::PACKET_LOSS,
+    nodes::all_reduces::SLOW_ALL_REDUCE,
+    nodes::failures::FAILED_BETWEEN_NODES,
+    outlier::RULE,
+    worse_than_before::RULE,
 ];
 
-/// The rule on machines that differ from others of their kind.
-pub(crate) const OUTLIER: &str = "outlier";
-
-/// The rule on what got worse since an earlier run.
-pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
-
-/// Rules that compare runs with each other, which need more than one machine.
-pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
-
-/// The rules on many nodes, which need a record of them. `corrupt-data`, `gpu-nic-apart`, `nic-gpu-refused` and
-/// `nic-gpu-slow` are also of single machines.
-pub const RULES_OF_NODES: [&str; 13] = [
-    "lost-node",
-    "slow-node",
-    "slow-nic",
-    "narrow-nic",
-    "rdma-mtu",
-    "rdma-gid",
-    "packet-loss",
-    "nccl-below-verbs",
-    "slow-all-reduce",
-    "slow-switch",
-    "slow-between-nodes",
-    "late-between-nodes",
-    "failed-between-nodes",
-];
-
-/// Names of all rules, in the order they run.
-pub fn rule_ids() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|r| r.id)
+/// Names of the rules that look at these, in the order they run.
+pub fn rule_ids(scope: Scope) -> impl Iterator<Item = &'static str> {
+    RULES.iter().filter(move |rule| rule.is_of(scope)).map(|rule| rule.id)
 }
 
-/// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
-/// equal shares those that cost most.
+impl Action {
+    /// The action that follows from a finding: a fault takes the part out of service. All else is watched, and rules of later
+    /// releases.
+    pub fn of(finding: &Finding) -> Action {
+        let is_fault = finding.contributes() == Some(Verdict::Fault);
+        let rule = RULES.iter().find(|rule| is_fault && rule.id == finding.rule);
+        rule.map_or(Action::Monitor, |rule| rule.action(finding.reset))
+    }
+}
+
+/// Runs every rule. Findings come in the order of what they contribute to the verdict; of equal ones those that cost the greatest
+/// share first, and of equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
     check_with(context, &Settings::default()).findings
 }
@@ -289,13 +270,14 @@ pub struct Waived {
 /// [`check`] with a site's thresholds, less what it waives.
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
-    let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.look(&view)).collect());
+    let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.machine(&view)).collect());
+    raised.extend(unexplained_value::beyond(&view, &raised));
     raised.iter_mut().for_each(|one| one.weigh(settings.severity));
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
         let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
         let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
-        b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
+        b.finding.contributes().cmp(&a.finding.contributes()).then_with(by_cost)
     });
     let mut checked = Checked::default();
     for finding in raised.into_iter().map(|r| r.finding) {
@@ -311,6 +293,7 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
+    use crate::verdict::Verdict;
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::machine::{Machine, MachineKind};
     use peerlane_read::catalogue::Parts;
@@ -377,25 +360,48 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_loses_over_half_is_an_error() {
-        let weighed = |kind, certainty, loss| {
+    fn a_site_may_tolerate_faults_that_lose_little() {
+        let weighed = |kind, certainty, loss, error| {
             let mut raised = Raised::new("slow-path", kind, Severity::Warning, certainty).losing(loss);
-            raised.weigh(Settings::default().severity);
-            raised.finding.severity
+            raised.weigh(settings::Severity { error, certain: error / 2.0 });
+            raised.finding.contributes()
         };
         let (fault, design) = (FindingKind::Fault, FindingKind::Design);
-        assert_eq!(weighed(fault, Certainty::Possible, 0.51), Severity::Error);
-        assert_eq!(weighed(fault, Certainty::Likely, 0.5), Severity::Warning);
-        assert_eq!(weighed(fault, Certainty::Certain, 0.3), Severity::Error, "a source states the cause");
-        assert_eq!(weighed(design, Certainty::Certain, 0.9), Severity::Warning);
+        let (sure, unsure) = (Some(Verdict::Fault), Some(Verdict::Unexplained));
+        assert_eq!(weighed(fault, Certainty::Likely, 0.01, 0.0), sure, "none by default");
+        assert_eq!(
+            (weighed(fault, Certainty::Likely, 0.5, 0.5), weighed(fault, Certainty::Likely, 0.51, 0.5)),
+            (unsure, sure)
+        );
+        assert_eq!(weighed(fault, Certainty::Certain, 0.3, 0.5), sure, "a source states the cause");
+        assert_eq!(weighed(fault, Certainty::Likely, 0.0, 0.5), sure, "no matter of degree");
+        assert_eq!(weighed(fault, Certainty::Possible, 0.9, 0.5), unsure);
+        assert_eq!(weighed(design, Certainty::Certain, 0.9, 0.5), Some(Verdict::Limited));
+    }
+
+    #[test]
+    fn faults_take_a_machine_out_and_nothing_else_does() {
+        use Action::{Isolate, Monitor, Reset};
+        let (fault, error, likely) = (FindingKind::Fault, Severity::Error, Certainty::Likely);
+        let of = |rule, kind, severity, certainty| Action::of(&Raised::new(rule, kind, severity, certainty).finding);
+        assert_eq!(of("slow-path", fault, error, likely), Isolate);
+        assert_eq!(of("slow-path", fault, Severity::Warning, likely), Isolate);
+        assert_eq!(of("slow-path", fault, error, Certainty::Possible), Monitor);
+        assert_eq!(of("slow-path", FindingKind::Design, error, likely), Monitor);
+        assert_eq!(of("slow-path", fault, Severity::Info, likely), Monitor);
+        let reset = Raised::new("memory-rows", fault, error, likely).repaired_by_reset().finding;
+        assert_eq!(Action::of(&reset), Reset);
+        assert_eq!(of("slow-switch", fault, error, Certainty::Certain), Monitor);
+        assert_eq!(of("a-rule-of-a-later-release", fault, error, Certainty::Certain), Monitor);
     }
 
     #[test]
     fn every_rule_is_described() {
         let docs = include_str!("../../../../docs/rules.md");
-        for id in rule_ids() {
+        for id in rule_ids(Scope::Machine) {
             assert!(docs.contains(&format!("\n## {id}\n")), "docs/rules.md lacks a section on {id}");
         }
-        assert_eq!(docs.matches("\n## ").count(), RULES.len(), "docs/rules.md describes a rule that is not there");
+        let rules = rule_ids(Scope::Machine).count();
+        assert_eq!(docs.matches("\n## ").count(), rules, "docs/rules.md describes a rule that is not there");
     }
 }

@@ -8,7 +8,8 @@ use super::prelude::*;
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
 use peerlane_read::assemble::standing;
 
-pub(super) const RULE: Rule = Rule { id: "narrow-link", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("narrow-link", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class contended-slow");
 
 /// A measured rate this much above a link's raw rate shows that the width was read while idle: the next width or generation
 /// carries twice as much, of which some 85 % arrives, and no sound number is off by a quarter.

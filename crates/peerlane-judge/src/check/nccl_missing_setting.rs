@@ -3,7 +3,7 @@
 use super::nccl;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-missing-setting", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-missing-setting", Many(run)).watched();
 
 fn run(view: &View) -> Vec<Raised> {
     let of_log = |(log, origin): (&peerlane_machine::fact::NcclLog, &Origin)| {

@@ -3,7 +3,7 @@
 use super::nccl;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-multicast", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-multicast", Many(run));
 
 /// CUDA's words for error 800.
 const NOT_PERMITTED: &str = "operation not permitted";
@@ -31,6 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
         let used_up = warning.contains("out of memory");
         let raised = RULE
             .raise(Fault, Error, Likely)
+            .repaired_by_reset()
             .expected("multicast, which GPUs on third-generation or later NVSwitches support")
             .measured(warning.trim_end_matches(['.', ' ']))
             .evidence(view.cite([origin]));

@@ -5,7 +5,7 @@ use super::nccl;
 use super::prelude::*;
 use peerlane_machine::fact::{NcclLog, SetupFailure, SetupFailureKind};
 
-pub(super) const RULE: Rule = Rule { id: "nccl-network", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-network", Many(run)).watched();
 
 /// Interfaces of containers and virtual machines, which other hosts do not reach. NCCL itself leaves out `docker`, `virbr` and
 /// `lo` where there is another.

@@ -5,7 +5,7 @@ use super::nccl;
 use super::prelude::*;
 use peerlane_machine::fact::NcclLog;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-staged-network", Many(run));
 
 /// The first release that finds nvidia_peermem by `/sys/module` (`ncclIbGdrSupport` in `src/transport/net_ib.cc`; NCCL issue
 /// 1676).

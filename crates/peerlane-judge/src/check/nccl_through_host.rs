@@ -8,7 +8,7 @@ use peerlane_machine::fact::NcclLog;
 use peerlane_model::collectives::Level;
 use peerlane_model::model::NoPeerAccess;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-through-host", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nccl-through-host", Many(run));
 
 /// The first release that logs NCCL_P2P_DISABLE by its name: those before print it as the level.
 const LEVEL_ALONE: (u32, u32) = (2, 24);

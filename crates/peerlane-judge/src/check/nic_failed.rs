@@ -8,7 +8,7 @@ use peerlane_machine::transfer::Rdma;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell as Measured, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "nic-failed", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nic-failed", Many(run));
 
 /// What can happen, the worst first.
 const KINDS: [FlagKind; 3] = [FlagKind::Corrupt, FlagKind::Hung, FlagKind::Failed];
@@ -79,7 +79,6 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
         })
         .confirm(confirm::pairs(if with_gpus { "nic,nic-gpu" } else { "nic" }, &about))
         .about(about)
-        .losing(1.0)
         .shown_by(pairs);
     Some(raised)
 }

@@ -1,12 +1,15 @@
 //! GPU memory that NICs do not take, neither as a dmabuf nor by nvidia-peermem: no GPUDirect RDMA.
 
 use super::missing_peer_module::PEER_MODULES;
+use super::nodes;
 use super::prelude::*;
 use peerlane_machine::transfer::Via;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{FlagKind, NO_GPU_MEMORY};
 
-pub(super) const RULE: Rule = Rule { id: "nic-gpu-refused", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("nic-gpu-refused", One(run))
+    .explains("missing-peer-module slow-all-reduce")
+    .and_nodes(nodes::gpu_memory::refused);
 
 fn run(view: &View) -> Option<Raised> {
     let run = view.case.run()?;
@@ -36,7 +39,7 @@ fn run(view: &View) -> Option<Raised> {
     };
     let loaded = |name: &str| view.modules().any(|(modules, _)| modules.loaded.contains_key(name));
     let raised = RULE
-        .raise(Fault, Warning, Certain)
+        .raise(Fault, Error, Certain)
         .summary(summary)
         .expected(EXPECTED)
         .measured(match sound {
@@ -46,8 +49,7 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite_run())
         .fix(fix(PEER_MODULES.into_iter().any(loaded)))
         .confirm(CONFIRM)
-        .about(Subject::nodes_of(nics.iter()))
-        .losing(1.0);
+        .about(Subject::nodes_of(nics.iter()));
     Some(raised)
 }
 

@@ -2,9 +2,11 @@
 
 use super::culprit::blame;
 use super::nic_slow::{Compared, compared, finding, limit, slow_by_loopback};
+use super::nodes;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nic-gpu-slow", run: Many(run) };
+pub(super) const RULE: Rule =
+    Rule::new("nic-gpu-slow", Many(run)).explains("slow-all-reduce").and_nodes(nodes::gpu_memory::slow_with_gpus);
 
 /// Pairs of a class whose median says what is usual.
 const FEWEST_PEERS: usize = 4;

@@ -12,7 +12,7 @@ use peerlane_machine::matrix::Operation;
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};
 
-pub(super) const RULE: Rule = Rule { id: "nic-slow", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nic-slow", Many(run));
 
 /// A rate with what should be in its place.
 pub(super) struct Compared<'a> {

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_model::model::NoPeerAccess;
 
-pub(super) const RULE: Rule = Rule { id: "no-peer-access", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("no-peer-access", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     // of a machine that was looked at, what its driver reports counts

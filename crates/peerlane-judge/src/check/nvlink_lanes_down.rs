@@ -8,7 +8,8 @@ use peerlane_machine::fabric::Interconnect;
 use peerlane_machine::fact::NvlinkPort;
 use peerlane_read::catalogue::Part;
 
-pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("nvlink-lanes-down", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// So many other GPUs must be joined all to all for one without NVLink to be a fault: three GPUs may be a
 /// bridged pair and a third.

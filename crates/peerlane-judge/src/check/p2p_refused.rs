@@ -8,7 +8,7 @@ use peerlane_machine::fact::P2pStatus;
 use peerlane_model::model::NoPeerAccess;
 use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "p2p-refused", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("p2p-refused", Many(run));
 
 /// The status words of `nvidia-smi topo -p2p`, in the order of its legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

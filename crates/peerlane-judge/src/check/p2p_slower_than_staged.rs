@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::matrix::Operation;
 use std::collections::HashMap;
 
-pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("p2p-slower-than-staged", Many(run)).explains("asymmetric-cell");
 
 /// With P2P on, less than this share of the staged rate is slower and not noise.
 const SLOWER: f64 = 0.95;

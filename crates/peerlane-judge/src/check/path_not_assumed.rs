@@ -12,7 +12,7 @@ use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Counted, Moved, NvlinkData, Run};
 use peerlane_model::expectation::resolve;
 
-pub(super) const RULE: Rule = Rule { id: "path-not-assumed", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("path-not-assumed", Many(run));
 
 /// By how much the counters of data may differ from what was sent: they count in KiB and nothing that the protocol adds.
 const TOLERANCE: f64 = 0.02;

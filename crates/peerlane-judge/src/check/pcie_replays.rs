@@ -3,7 +3,7 @@
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "pcie-replays", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("pcie-replays", One(run));
 
 /// A sound link loses a packet now and then: one bit in 10¹² may be wrong (PCI Express Base Specification), and a run
 /// moves some 10¹³.
@@ -27,7 +27,7 @@ fn run(view: &View) -> Option<Raised> {
         return None;
     }
     let raised = RULE
-        .raise(Fault, Warning, Likely)
+        .raise(Fault, Warning, Possible)
         .summary(format!("The PCIe links of {} retransmitted packets during the run", list(&names)))
         .expected(format!("at most {FEW} replays in a run"))
         .measured(format!("replays: {}", list(&counts)))

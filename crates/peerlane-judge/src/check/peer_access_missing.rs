@@ -8,7 +8,7 @@ use peerlane_measure::plan::Work;
 use peerlane_measure::run::{FlagKind, TOOL};
 use peerlane_model::model::{PeerAccess, Transfer};
 
-pub(super) const RULE: Rule = Rule { id: "peer-access-missing", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("peer-access-missing", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     let fabric = view.fabric();

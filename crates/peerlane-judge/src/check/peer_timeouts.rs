@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "peer-timeouts", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("peer-timeouts", One(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path unexplained-value");
 
 /// µs that no path of a machine takes for a small message: accesses across sockets take a few, staged copies a few tens.
 const TIMEOUT: f64 = 1000.0;
@@ -51,8 +52,7 @@ fn run(view: &View) -> Option<Raised> {
              the GPUs, or they cannot use it.",
         )
         .confirm("`peerlane measure --tests pairs,latency`; `dmesg | grep -i iommu`")
-        .about(subjects)
-        .losing(1.0);
+        .about(subjects);
     Some(raised)
 }
 

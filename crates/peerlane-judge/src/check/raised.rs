@@ -1,30 +1,34 @@
 //! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
 
-use super::Rule;
 use super::settings;
 use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::verdict;
 use peerlane_machine::subject::Subject;
 
 /// A finding with the weight it is sorted by.
 pub(crate) struct Raised {
     /// What is reported.
     pub(crate) finding: Finding,
-    /// Share of the performance that is lost, 0 to 1; 0 where it is not a matter of degree.
+    /// Share of the performance that is lost, 0 to 1; of what is no matter of degree 1 where nothing works, else 0.
     pub(super) loss: f64,
     /// The pairs that show it, either end first, where they are not the subjects.
     pub(super) pairs: Vec<(String, String)>,
+    /// What a finding that explains it says of it.
+    pub(super) mention: String,
 }
 
-impl Rule {
-    /// A finding of this rule, without texts and about the machine as a whole.
-    pub(super) fn raise(&self, kind: FindingKind, severity: Severity, certainty: Certainty) -> Raised {
-        Raised::new(self.id, kind, severity, certainty)
+impl From<Finding> for Raised {
+    fn from(finding: Finding) -> Self {
+        Raised { finding, loss: 0.0, pairs: Vec::new(), mention: String::new() }
     }
 }
 
 impl Raised {
-    /// A finding of a rule, without texts and about the machine as a whole.
-    pub(crate) fn new(rule: &str, kind: FindingKind, severity: Severity, certainty: Certainty) -> Self {
+    /// A finding of a rule, without texts and about the machine as a whole. An error says that something does not work at all, and
+    /// comes first; the severity that is reported is that of what the finding contributes to the verdict.
+    pub(crate) fn new(rule: &str, kind: FindingKind, stated: Severity, certainty: Certainty) -> Self {
+        let severity = if stated == Severity::Info { stated } else { verdict::severity(kind, certainty) };
+        let loss = if stated == Severity::Error { 1.0 } else { 0.0 };
         let finding = Finding {
             rule: rule.to_owned(),
             kind,
@@ -38,8 +42,9 @@ impl Raised {
             certainty,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
-        Raised { finding, loss: 0.0, pairs: Vec::new() }
+        Raised { loss, ..finding.into() }
     }
 
     /// What is wrong, where, and how much: one sentence.
@@ -84,6 +89,12 @@ impl Raised {
         self
     }
 
+    /// Says that a reset of the GPU or the NIC repairs it.
+    pub(crate) fn repaired_by_reset(mut self) -> Self {
+        self.finding.reset = true;
+        self
+    }
+
     /// The nodes, pairs or links it is about.
     pub(crate) fn about(mut self, subjects: Vec<Subject>) -> Self {
         self.finding.subjects = subjects;
@@ -100,12 +111,12 @@ impl Raised {
         Raised { loss, ..self }
     }
 
-    /// Makes a fault that loses too much an error, whatever its rule.
+    /// Makes a fault a warning that loses no more than a site tolerates, whatever its rule.
     pub(super) fn weigh(&mut self, limits: settings::Severity) {
         let f = &mut self.finding;
-        let most = if f.certainty == Certainty::Certain { limits.certain } else { limits.error };
-        if f.kind == FindingKind::Fault && f.severity == Severity::Warning && self.loss > most {
-            f.severity = Severity::Error;
+        let tolerated = if f.certainty == Certainty::Certain { limits.certain } else { limits.error };
+        if f.severity == Severity::Error && self.loss > 0.0 && self.loss <= tolerated {
+            f.severity = Severity::Warning;
         }
     }
 

@@ -5,7 +5,7 @@ use super::prelude::*;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "rate-falls-with-size", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("rate-falls-with-size", One(run));
 
 /// Below this share of the best is fallen; caches and steps of an algorithm cost less.
 const FALLEN: f64 = 0.5;

@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::fact::RdmaPort;
 use peerlane_machine::names::natural;
 
-pub(super) const RULE: Rule = Rule { id: "rdma-port", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("rdma-port", Many(run));
 
 /// How many adapters of one type a machine has that has one for each GPU.
 const SETS: [usize; 3] = [4, 8, 16];

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "relaxed-ordering", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("relaxed-ordering", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     view.fabric().of_kind(NodeKind::Gpu).next()?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "runs-disagree", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("runs-disagree", One(run));
 
 /// A difference of more than this share of the greater is not the noise of a program that averages.
 const APART: f64 = 0.25;

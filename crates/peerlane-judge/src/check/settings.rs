@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{OUTLIER, RULES_OF_NODES, RULES_OF_RUNS, rule_ids};
+use super::{OUTLIER, RULES};
 use crate::finding::Finding;
 use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
@@ -78,12 +78,13 @@ macro_rules! thresholds {
 }
 
 thresholds! {
-    /// From which loss on a fault of any rule is an error: shares of what a path or a collective should give.
+    /// From which loss on a fault of any rule is an error: shares of what a path or a collective should give. One that loses no more
+    /// is a warning, and leaves the machine UNEXPLAINED. By default every fault is an error.
     Severity {
         /// Lost by more than this.
-        error = 0.5,
+        error = 0.0,
         /// The same where a source states the cause, as it does of a GPU that throttles.
-        certain = 0.25,
+        certain = 0.0,
     }
 }
 
@@ -184,7 +185,7 @@ pub enum SettingsError {
 }
 
 fn all_rules() -> Vec<&'static str> {
-    rule_ids().chain(RULES_OF_RUNS).chain(RULES_OF_NODES).collect()
+    RULES.iter().map(|rule| rule.id).collect()
 }
 
 impl Settings {
@@ -195,7 +196,7 @@ impl Settings {
             .map_err(|e| SettingsError::Format(e.to_string()))?;
         for waiver in &mut settings.waive {
             if waiver.rule == OLD_OUTLIER {
-                OUTLIER.clone_into(&mut waiver.rule);
+                OUTLIER.id.clone_into(&mut waiver.rule);
             }
             if !all_rules().contains(&waiver.rule.as_str()) {
                 return Err(SettingsError::Rule(waiver.rule.clone()));
@@ -215,7 +216,8 @@ impl Settings {
         let shares = shares.into_iter().flatten().map(|share| (share, 1.0, "a share between 0 and 1"));
         for ((name, value), most, range) in shares.chain(counts.map(|count| (count, 1000.0, "above 0 and below 1000")))
         {
-            if !(value > 0.0 && value < most) {
+            let is_default = value == 0.0 && ["error", "certain"].contains(&name);
+            if !(is_default || value > 0.0 && value < most) {
                 return Err(SettingsError::Threshold { name: name.replace('_', "-"), value: value.to_string(), range });
             }
         }
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!((settings.slow_path.slow, settings.slow_path.staged), (0.9, 0.5));
         assert_eq!(Settings::read("").unwrap(), Settings::default());
         let old = Settings::read("[[waive]]\nrule = \"odd-one-out\"\nreason = \"\"").unwrap();
-        assert_eq!(old.waive[0].rule, OUTLIER);
+        assert_eq!(old.waive[0].rule, OUTLIER.id);
         for (wrong, says) in [
             ("[slow-path]\nslow = 1.5", "slow = 1.5 is out of its range: a share between 0 and 1"),
             ("[slow-path]\nfast = 1", "unknown field `fast`"),

@@ -6,7 +6,7 @@ use peerlane_machine::names::ranges;
 use peerlane_machine::transfer::Transfer;
 use peerlane_model::expectation::expect_set;
 
-pub(super) const RULE: Rule = Rule { id: "shared-limit", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("shared-limit", Many(run));
 
 /// A group below this confidence is not reported.
 const SURE: f64 = 0.95;

@@ -14,7 +14,8 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};
 
-pub(super) const RULE: Rule = Rule { id: "slow-path", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("slow-path", Many(run))
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class contended-slow");
 
 /// Below this share, a pair that should go directly may be translated access by access.
 const DETOUR: f64 = 0.1;
@@ -299,7 +300,6 @@ fn report(view: &View, cause: &Cause, slow: &[Slow], judged: &[Judged]) -> Optio
         "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, \
          and the NUMA binding of host buffers."
     };
-    let sure = !alone && !matches!(cause, Cause::Bound(_));
     let measured = match worst.measured {
         Some(measured) => view.quote(measured, &worst.cell),
         None => {
@@ -312,7 +312,8 @@ fn report(view: &View, cause: &Cause, slow: &[Slow], judged: &[Judged]) -> Optio
         .raise(
             means.kind(),
             if means == Means::OneKind { Info } else { Warning },
-            if sure && means == Means::Fault { Likely } else { Possible },
+            // even where its part is not known, a rate below any that the path should give is a fault on it
+            if means == Means::Fault { Likely } else { Possible },
         )
         .summary(format!("{what} reach {reach} of what the path should give{hint}"))
         .expected(format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected))

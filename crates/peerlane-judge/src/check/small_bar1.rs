@@ -4,7 +4,7 @@ use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "small-bar1", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("small-bar1", One(run));
 
 /// Below this share of the memory; windows are powers of two, and the driver reserves some memory.
 const SMALL: f64 = 0.5;

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_machine::fact::{PciDevice, PciTree};
 
-pub(super) const RULE: Rule = Rule { id: "small-packets", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("small-packets", Many(run));
 
 /// Bytes of payload that every GPU and NIC in use supports.
 const PAYLOAD: u16 = 256;

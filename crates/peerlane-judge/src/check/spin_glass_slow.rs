@@ -7,7 +7,7 @@ use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell, ends};
 use peerlane_model::model::HalfSweep;
 
-pub(super) const RULE: Rule = Rule { id: "spin-glass-slow", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("spin-glass-slow", One(run));
 
 /// So many times the predicted time is slow: the worst of docs/applications.md is 9 % off.
 const SLOW: f64 = 1.25;

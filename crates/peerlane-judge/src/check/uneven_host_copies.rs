@@ -4,7 +4,7 @@ use super::prelude::*;
 use super::view::sources::is_ours;
 use peerlane_machine::units::Rate;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("uneven-host-copies", One(run));
 
 /// Below this share of the best of its product: half the lanes, or the previous generation, leave a half; buffers on the
 /// other socket rarely cost that much.

@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::names::natural;
 use peerlane_machine::stats::modes;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-local-copies", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("uneven-local-copies", One(run));
 
 /// Groups must be this far apart, as a share of the middle.
 const APART: f64 = 0.2;

@@ -7,7 +7,8 @@ use super::first_row_warm_up;
 use super::prelude::*;
 use super::view::sources::is_ours;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-path-class", run: Many(run) };
+pub(super) const RULE: Rule =
+    Rule::new("uneven-path-class", Many(run)).explains("p2p-slower-than-staged asymmetric-cell contended-slow");
 
 /// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;
@@ -131,6 +132,10 @@ fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix, all: &mut Vec<
     }
 }
 
+/// The share of a rate that the pairs of one GPU must lack, where peerlane measured them, of what those of the other GPUs reach. Pairs
+/// of one class that are sound differ by 1 to 2 % ([`peerlane_measure::simulated_machine::Effects::REAL`]).
+const APART: f64 = 0.15;
+
 /// How far numbers are from what is usual, in the median.
 fn deviation<'a>(members: impl IntoIterator<Item = &'a (Cell, f64)>, usual: f64) -> f64 {
     median(members.into_iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0)
@@ -183,7 +188,9 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
     let worst = highest(outliers, |o| o.gap)?;
     let Outlier { measured, cell, usual, gap, .. } = worst;
     let settings = view.settings.uneven_path_class;
-    let sure = outliers.iter().any(|o| o.sure);
+    let own = |o: &Outlier| is_ours(o.measured) && o.gap >= APART;
+    let is_one_gpu = matches!(culprit, Some((End::Node(_), _)));
+    let sure = outliers.iter().any(|o| o.sure) || is_one_gpu && outliers.iter().any(own);
     let much = *gap >= settings.much || AGREED < settings.much && is_agreed(low) || sure;
     let pairs = view.names(outliers.iter().filter_map(|o| o.cell.nodes()));
     let (kind, subjects, who, fix) = match culprit {

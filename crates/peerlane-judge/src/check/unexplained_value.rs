@@ -1,10 +1,11 @@
-//! A measured value that no assumption about unknown links explains. No other rule uses assumptions, and this one makes no statement
-//! about the machine.
+//! A measured value that nothing known explains: no assumption about links that sources leave open, or no finding where the value is
+//! worse than its interval allows.
 
 use super::prelude::*;
 use peerlane_model::assumptions::Unexplained;
+use peerlane_model::comparison::{Measurement, Series, Standing};
 
-pub(super) const RULE: Rule = Rule { id: "unexplained-value", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("unexplained-value", Many(run));
 
 fn run(view: &View) -> Vec<Raised> {
     let Some(fit) = &view.fit else { return Vec::new() };
@@ -30,7 +31,7 @@ fn report(view: &View, values: &[&Unexplained], sets: usize) -> Option<Raised> {
     let named = values.iter().filter_map(pair);
     let subjects: Vec<_> = distinct(named);
     let raised = RULE
-        .raise(Measurement, Warning, Possible)
+        .raise(Fault, Warning, Possible)
         .summary(format!("No assumption about the unknown links explains what was measured between {}", words::pairs(&between)))
         .expected(format!(
             "{least:.2} to {most:.2} {unit}: the widest interval of the likely ones of {sets} sets of assumptions"
@@ -40,6 +41,73 @@ fn report(view: &View, values: &[&Unexplained], sets: usize) -> Option<Raised> {
         .fix("Check again with the output of `nvidia-smi -q` or `lspci -vvv` (link widths) and of `nvidia-smi topo -p2p r`.")
         .confirm("`nvidia-smi -q`")
         .about(subjects);
+    Some(raised)
+}
+
+/// A value that is worse than its interval allows.
+struct Worse<'c> {
+    series: &'c Series<'c>,
+    ends: [&'c str; 2],
+    at: (usize, usize),
+    /// How many times worse than expected it is.
+    times: f64,
+}
+
+/// Values of which an expectation exists, that are worse than their interval allows, and that no finding at their ends explains.
+pub(super) fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
+    let mut worse: Vec<Worse> = Vec::new();
+    for series in view.comparison.series().iter().filter(|series| series.is_predicted()) {
+        let matrix = series.matrix();
+        for (i, row) in matrix.rows.iter().enumerate() {
+            for (j, col) in matrix.cols.iter().enumerate().filter(|(_, col)| *col != row) {
+                let ends = [row.as_str(), col.as_str()];
+                if series.standing(i, j) != Some(Standing::Worse) || is_explained(known, ends) {
+                    continue;
+                }
+                let values = series.expected(i, j).zip(series.measured(i, j));
+                let ratio = values.map_or(1.0, |(expected, measured)| measured.value / expected.value);
+                worse.push(Worse { series, ends, at: (i, j), times: ratio.max(1.0 / ratio) });
+            }
+        }
+    }
+    let by_metric = grouped(worse.into_iter().map(|one| (one.series.metric(), one)));
+    by_metric.into_iter().filter_map(|(_, worse)| report_beyond(view, &worse)).collect()
+}
+
+/// Whether a finding that counts in the verdict names an end of a value, the pair, or the machine as a whole.
+fn is_explained(known: &[Raised], ends: [&str; 2]) -> bool {
+    let names = |raised: &Raised| {
+        let finding = &raised.finding;
+        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| ends.contains(&node));
+        let shown = raised.pairs.iter().any(|(a, b)| ends.contains(&a.as_str()) && ends.contains(&b.as_str()));
+        finding.contributes().is_some() && (finding.subjects.is_empty() || own || shown)
+    };
+    known.iter().any(names)
+}
+
+fn report_beyond(view: &View, worse: &[Worse]) -> Option<Raised> {
+    let worst = highest(worse, |one| one.times)?;
+    let (i, j) = worst.at;
+    let (expected, Measurement { upto, source, .. }) = worst.series.expected(i, j).zip(worst.series.measured(i, j))?;
+    let metric = worst.series.metric();
+    let between: Vec<(String, String)> = worse.iter().map(|one| one.ends.map(str::to_owned).into()).collect();
+    let [from, to] = worst.ends;
+    let unit = metric.unit.name();
+    let pair = |one: &Worse| {
+        let [a, b] = one.ends.map(str::to_owned);
+        Subject::Pair(a, b)
+    };
+    let origins = worse.iter().filter_map(|one| one.series.source().origin());
+    let raised = RULE
+        .raise(Fault, Warning, Possible)
+        .summary(format!("Nothing known explains what was measured between {}", words::pairs(&between)))
+        .expected(format!("{from}→{to} {:.2} {unit}, {:.2} to {:.2}: {}", expected.value, expected.low, expected.high, expected.binding.words))
+        .measured(format!("{from}→{to} {upto:.2} {unit} ({}){}", metric.describe(), if source.published() { ", as published" } else { "" }))
+        .evidence(view.cite(origins))
+        .fix("Measure again on an idle machine. If the value stays, look at what only these paths share: slots, bridges, settings of the BIOS.")
+        .confirm("`peerlane measure -o run.json`, then `peerlane check run.json`")
+        .about(distinct(worse.iter().map(pair)))
+        .losing(1.0 - 1.0 / worst.times);
     Some(raised)
 }
 

@@ -8,7 +8,7 @@ use peerlane_machine::units::Rate;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{self, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "unsteady-rate", run: Many(run) };
+pub(super) const RULE: Rule = Rule::new("unsteady-rate", Many(run));
 
 /// From here on it is a warning.
 const MUCH: f64 = 0.25;

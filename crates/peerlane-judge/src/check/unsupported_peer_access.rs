@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_machine::fact::P2pStatus;
 
-pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", run: One(run) };
+pub(super) const RULE: Rule = Rule::new("unsupported-peer-access", One(run));
 
 fn run(view: &View) -> Option<Raised> {
     let granted = |a: NodeId, b: NodeId| view.machine.p2p.get(&(a, b)) == Some(&P2pStatus::Ok);

@@ -1,13 +1,12 @@
 //! What changed on a machine since an earlier run.
 
 use super::{Dictionary, Keyed, Node, What, listed, subjects};
-use crate::check::raised::Raised;
 use crate::check::{Settings, WORSE_THAN_BEFORE};
 use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
-/// From this loss on it is an error.
+/// From this loss on it is a fault.
 const MUCH: f64 = 0.5;
 
 /// Numbers that a finding lists; more are counted.
@@ -85,28 +84,26 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
     shown.extend(missing.iter().take(LISTED).map(|(what, _)| format!("{} has no value", what.describe())));
     let by = worst.map_or_else(String::new, |c| format!(" by up to {:.0} %", 100.0 * c.worse));
     let bad = !missing.is_empty() || worst.is_some_and(|c| c.worse >= MUCH);
-    let raised = Raised::new(
-        WORSE_THAN_BEFORE,
-        FindingKind::Fault,
-        if bad { Severity::Error } else { Severity::Warning },
-        Certainty::Certain,
-    )
-    .summary(format!(
-        "{} worse than before{by}",
-        if count == 1 { "1 number is".to_owned() } else { format!("{count} numbers are") }
-    ))
-    .expected(format!("the numbers of {}", before.file))
-    .measured(listed(&shown, count))
-    .evidence(evidence(before, now))
-    .fix("Check what has changed since: driver, BIOS and kernel, a moved card, another program on the machine.")
-    .confirm("a second run; `peerlane check` on it names links and GPUs")
-    .cost(worst.and_then(|c| c.what.cost(c.before, c.now)))
-    .about(named);
+    let raised = WORSE_THAN_BEFORE
+        // a little less is no fault as long as nothing known explains it
+        .raise(FindingKind::Fault, Severity::Warning, if bad { Certainty::Certain } else { Certainty::Possible })
+        .summary(format!(
+            "{} worse than before{by}",
+            if count == 1 { "1 number is".to_owned() } else { format!("{count} numbers are") }
+        ))
+        .expected(format!("the numbers of {}", before.file))
+        .measured(listed(&shown, count))
+        .evidence(evidence(before, now))
+        .fix("Check what has changed since: driver, BIOS and kernel, a moved card, another program on the machine.")
+        .confirm("a second run; `peerlane check` on it names links and GPUs")
+        .cost(worst.and_then(|c| c.what.cost(c.before, c.now)))
+        .about(named);
     Some(raised.finding)
 }
 
 fn note(before: &Node, now: &Node, change: String, subjects: Vec<Subject>) -> Finding {
-    let raised = Raised::new(WORSE_THAN_BEFORE, FindingKind::Measurement, Severity::Info, Certainty::Certain)
+    let raised = WORSE_THAN_BEFORE
+        .raise(FindingKind::Measurement, Severity::Info, Certainty::Certain)
         .summary(format!("Since {}: {change}", before.file))
         .expected("no change")
         .measured(change)

@@ -11,20 +11,17 @@ use super::document::Test as Column;
 use super::read::Dictionary;
 use super::usual::FEWEST;
 use super::{Node, Number, What, names};
-use crate::check::raised::Raised;
 use crate::check::{OUTLIER, Settings};
 use crate::finding::{Certainty, Finding, FindingKind, Severity};
 use crate::nodes::{joined, judge};
 use peerlane_design::cluster::ClusterError;
 use peerlane_design::measured_cluster::Ends;
 use peerlane_design::simulated_cluster::of_record;
+use peerlane_machine::blame;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Cell, End, Node as Host, NodesRun, Probe, Transport};
 use peerlane_measure::run::FlagKind;
-
-/// The share of a node's partners whose values must be bad for its number to be.
-const NEARLY_ALL: f64 = 0.75;
 
 /// Values with other nodes that it takes to know a node from its partners.
 const PARTNERS: usize = 3;
@@ -223,7 +220,7 @@ fn kinds(nodes: &[Host]) -> (Vec<String>, Vec<Finding>) {
 /// That a node lacks NICs which nearly all others of its record have.
 fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Finding {
     let (host, has) = (&node.host, node.nics.len());
-    let raised = Raised::new(OUTLIER, FindingKind::Fault, Severity::Warning, Certainty::Likely);
+    let raised = OUTLIER.raise(FindingKind::Fault, Severity::Warning, Certainty::Likely);
     let raised = raised
         .summary(format!(
             "{has} NICs that can be measured, and {usual} on {alike} nodes of the record: {} is missing",
@@ -239,7 +236,7 @@ fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Findi
 
 /// What a finding says of each of its hosts, and of what lies between them.
 fn accused(run: &NodesRun, names: &[String], finding: &Finding) -> Vec<Accused> {
-    if finding.kind != FindingKind::Fault || finding.severity < Severity::Warning {
+    if !finding.is_trouble() {
         return Vec::new();
     }
     let named = |host: &str| {
@@ -341,7 +338,7 @@ fn ends(cell: &Cell) -> impl Iterator<Item = (&End, Way)> {
 /// The value that is bad only where nearly all are, in GB/s.
 fn usual(mut values: Vec<[f64; 3]>) -> Option<[f64; 3]> {
     values.sort_by(|[a, ..], [b, ..]| a.total_cmp(b));
-    let at = (NEARLY_ALL * values.len() as f64).ceil() as usize;
+    let at = (blame::NEARLY_ALL * values.len() as f64).ceil() as usize;
     values.get(at.saturating_sub(1)).map(|value| value.map(|rate| rate * 1e-9))
 }
 

@@ -146,7 +146,7 @@ fn suspect(machine: &Machine, less: &[(&Fact, f64, usize)]) -> Option<Suspect> {
     let mut nodes: Vec<String> = less.iter().flat_map(|(fact, ..)| fact.of.clone()).collect();
     nodes.sort();
     nodes.dedup();
-    let raised = Raised::new(OUTLIER, FindingKind::Fault, Severity::Warning, Certainty::Certain)
+    let raised = OUTLIER.raise(FindingKind::Fault, Severity::Warning, Certainty::Certain)
         .summary(format!("{}: {}, and {usual} on {alike} machines of its kind{more}", first.what, first.value))
         .expected(format!("{} {usual}", first.what))
         .measured(super::listed(&shown, less.len()))
@@ -174,7 +174,8 @@ pub(super) fn older_drivers(members: &[&Machine]) -> Vec<Option<Suspect>> {
         let newer: Vec<String> = usual.iter().map(u32::to_string).collect();
         let newer = newer.join(".");
         (parts < usual).then(|| {
-            let raised = Raised::new(OUTLIER, FindingKind::Fault, Severity::Info, Certainty::Certain)
+            let raised = OUTLIER
+                .raise(FindingKind::Fault, Severity::Info, Certainty::Certain)
                 .summary(format!("driver {version}, and {newer} on {alike} machines of its kind"))
                 .expected(format!("driver {newer}"))
                 .measured(format!("driver {version}"))
@@ -194,6 +195,5 @@ fn cited(machine: &Machine) -> Vec<String> {
 }
 
 fn of_facts(raised: Raised, loss: f64, numbers: usize) -> Suspect {
-    let (worst, measured, peers, before, unit) = Default::default();
-    Suspect { finding: raised.finding, worst, measured, peers, before, unit, loss, numbers, repeats: 1 }
+    Suspect { finding: raised.finding, worst: None, loss, numbers, repeats: 1 }
 }

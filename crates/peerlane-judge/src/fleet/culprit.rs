@@ -1,14 +1,12 @@
 //! Which part explains the bad numbers of a machine: the GPU that nearly all of whose numbers are bad, or a pair.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::What;
 use super::usual::Bad;
+use peerlane_machine::blame::{Observation, explain};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
-
-/// Share of a GPU's numbers, in the classes of which some are bad, that must be bad for it to be the explanation.
-const NEARLY_ALL: f64 = 0.75;
 
 /// More pairs than this are one group.
 const MOST_PAIRS: usize = 4;
@@ -26,35 +24,27 @@ pub(super) fn groups<'a>(machine: &str, bad: Vec<Bad<'a>>, all: &[&'a What]) -> 
         return Vec::new();
     }
     let gpus: BTreeSet<&str> = all.iter().flat_map(|what| &what.gpus).map(String::as_str).collect();
-    let (mut left, sets): (Vec<Bad>, Vec<Bad>) = bad.into_iter().partition(|b| !b.what.set && !b.what.gpus.is_empty());
-    let shares: BTreeMap<(&str, Role), f64> = gpus
-        .iter()
-        .flat_map(|gpu| Role::ALL.map(|role| (*gpu, role)))
-        .map(|(gpu, role)| ((gpu, role), share(gpu, role, &left, all)))
-        .collect();
-    let nearly_all = |gpu: &str, role: Role| shares.get(&(gpu, role)).is_some_and(|share| *share >= NEARLY_ALL);
+    let (bad, sets): (Vec<Bad>, Vec<Bad>) = bad.into_iter().partition(|b| !b.what.set && !b.what.gpus.is_empty());
+    let known: HashSet<*const What> = bad.iter().map(|b| std::ptr::from_ref(b.what)).collect();
+    let sound = all.iter().copied().filter(|what| !what.set && !known.contains(&std::ptr::from_ref(*what)));
+    let observed: Vec<Observation<Part, &str>> =
+        bad.iter().map(|b| observe(b.what, true)).chain(sound.map(|what| observe(what, false))).collect();
+    let fewest = |(_, .., gpu): &Part, left: &[usize]| {
+        let alone = |at: &usize| bad.get(*at).is_some_and(|b| b.what.gpus.len() == 1 && has(b.what, gpu));
+        if left.iter().any(alone) { 1 } else { 2 }
+    };
+    let found = explain(&observed, fewest);
+    let of = |places: &[usize]| places.iter().filter_map(|at| bad.get(*at).cloned()).collect::<Vec<Bad>>();
     let mut groups: Vec<Group> = Vec::new();
     let mut culprits = 0;
-    loop {
-        let count = |gpu: &str, role: Role| left.iter().filter(|b| role.explains(b.what, gpu)).count();
-        let explains = |(gpu, role): &(&str, Role)| {
-            let alone = left.iter().any(|b| b.what.gpus.len() == 1 && has(b.what, gpu));
-            nearly_all(gpu, *role) && count(gpu, *role) >= if alone { 1 } else { 2 }
-        };
-        // most numbers first; among equals the simpler role, then the earlier GPU
-        let weight = |(gpu, role): &(&str, Role)| {
-            let (stem, number) = natural(gpu);
-            (count(gpu, *role), std::cmp::Reverse((*role, stem.to_owned(), number)))
-        };
-        let Some((culprit, role)) = shares.keys().copied().filter(explains).max_by_key(weight) else { break };
-        let (mine, rest): (Vec<Bad>, Vec<Bad>) = left.iter().cloned().partition(|b| role.explains(b.what, culprit));
-        left = rest;
-        let as_bad = |other: &String| Role::ALL.iter().any(|role| nearly_all(other, *role));
+    for ((.., culprit), places) in &found.explained {
+        let mine = of(places);
+        let as_bad = |other: &String| Role::ALL.iter().any(|role| found.is_suspect(&part(*role, other)));
         let subjects = match partner(&mine, culprit).filter(as_bad) {
             Some(other) => vec![pair(culprit, &other)],
             None => {
                 culprits += 1;
-                vec![Subject::Node(culprit.to_owned())]
+                vec![Subject::Node((*culprit).to_owned())]
             }
         };
         groups.push(Group { subjects, bad: mine });
@@ -64,7 +54,7 @@ pub(super) fn groups<'a>(machine: &str, bad: Vec<Bad<'a>>, all: &[&'a What]) -> 
         let bad = groups.into_iter().flat_map(|group| group.bad).collect();
         groups = vec![Group { subjects: vec![Subject::Machine(machine.to_owned())], bad }];
     }
-    groups.extend(pairs(left));
+    groups.extend(pairs(of(&found.left)));
     for one in sets {
         let at = groups.iter().position(|group| {
             let nodes: Vec<&str> = group.subjects.iter().flat_map(Subject::nodes).collect();
@@ -102,30 +92,27 @@ enum Role {
 
 impl Role {
     const ALL: [Role; 3] = [Role::Any, Role::Source, Role::Destination];
-
-    /// Whether a GPU has this role in a number.
-    fn is_of(self, what: &What, gpu: &str) -> bool {
-        match self {
-            Role::Any => has(what, gpu),
-            _ if what.gpus.len() == 1 => has(what, gpu),
-            Role::Source => what.one_way && what.gpus.first().is_some_and(|own| own == gpu),
-            Role::Destination => what.one_way && what.gpus.get(1).is_some_and(|own| own == gpu),
-        }
-    }
-
-    /// Whether a GPU that is slow in this role makes this number slow: those in which it has it, and both ways at once.
-    fn explains(self, what: &What, gpu: &str) -> bool {
-        self.is_of(what, gpu) || !what.one_way && has(what, gpu)
-    }
 }
 
-/// The share of a GPU's numbers in a role that are bad, in classes of which some are.
-fn share(gpu: &str, role: Role, bad: &[Bad], all: &[&What]) -> f64 {
-    let mine = || bad.iter().filter(|b| role.is_of(b.what, gpu));
-    let classes: BTreeSet<&str> = mine().map(|b| b.what.class.as_str()).collect();
-    let counts = |what: &&&What| !what.set && role.is_of(what, gpu) && classes.contains(what.class.as_str());
-    let total = all.iter().filter(counts).count();
-    if total == 0 { 0.0 } else { mine().count() as f64 / total as f64 }
+/// A GPU in a role, in the order in which the simpler role and the earlier GPU come first.
+type Part<'a> = (Role, (&'a str, u64), &'a str);
+
+fn part(role: Role, gpu: &str) -> Part<'_> {
+    (role, natural(gpu), gpu)
+}
+
+/// Which parts a number shows to be sound or bad. One both ways at once is bad if either direction is, and shows neither alone.
+fn observe(what: &What, bad: bool) -> Observation<Part<'_>, &str> {
+    let directions = [Role::Source, Role::Destination];
+    let mut parts: Vec<Part> = what.gpus.iter().map(|gpu| part(Role::Any, gpu)).collect();
+    let mut affected_by = Vec::new();
+    let of_both = what.gpus.iter().flat_map(|gpu| directions.map(|role| part(role, gpu)));
+    match what.gpus.len() {
+        1 => parts.extend(of_both),
+        _ if what.one_way => parts.extend(directions.into_iter().zip(&what.gpus).map(|(role, gpu)| part(role, gpu))),
+        _ => affected_by.extend(of_both),
+    }
+    Observation { parts, affected_by, class: &what.class, bad }
 }
 
 /// The one other GPU of all these numbers.

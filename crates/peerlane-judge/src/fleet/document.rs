@@ -4,18 +4,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::action::Action;
-use crate::finding::Severity;
+use crate::finding::Finding;
 use peerlane_machine::matrix::Unit;
-use peerlane_machine::subject::{Printed, Subject};
 
 /// Names the format of [`Fleet`].
-pub(super) const SCHEMA: &str = "peerlane/fleet/3";
+pub(super) const SCHEMA: &str = "peerlane/fleet/4";
 
 /// Many records compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fleet {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/fleet/3"))]
+    #[schemars(extend("const" = "peerlane/fleet/4"))]
     pub schema: &'static str,
     /// Records that were read, each counted once.
     pub records: usize,
@@ -105,32 +104,15 @@ pub struct Member {
 pub struct Outlier {
     /// The machine.
     pub machine: String,
-    /// The GPUs, pairs or links at fault.
-    #[serde(flatten, with = "Printed")]
-    #[schemars(with = "Printed")]
-    pub subjects: Vec<Subject>,
-    /// `outlier` (compared with peers), `worse-than-before` (with its own records), or the rule that found it.
-    pub rule: String,
-    /// How much it matters.
-    pub severity: Severity,
+    /// Of the rule `outlier` (compared with peers), `worse-than-before` (with its own records), or of one on its part.
+    #[serde(flatten)]
+    pub finding: Finding,
     /// What to do about it.
     pub action: Action,
-    /// What is wrong: one sentence.
-    pub summary: String,
     /// Measured, against what the model expects, the peers' median, and before: one sentence with figures.
     pub why: String,
-    /// What to do.
-    pub fix: String,
-    /// What the model expects of the worst number.
-    pub expected: Option<f64>,
-    /// The median of its peers.
-    pub peers: Option<f64>,
-    /// The machine's own earlier value.
-    pub before: Option<f64>,
-    /// The worst number itself.
-    pub measured: Option<f64>,
-    /// Unit of these four.
-    pub unit: Option<Unit>,
+    /// The worst number; none of what a rule found.
+    pub worst: Option<Figures>,
     /// The share of a rate that is lost, or of a time that is added, 0 to 1; where there is no number, 1.
     pub loss: f64,
     /// Numbers that are off or missing; 0 for what a rule found.
@@ -141,6 +123,21 @@ pub struct Outlier {
     pub test: Option<usize>,
     /// Its newest record.
     pub file: String,
+}
+
+/// A number, with what it is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Figures {
+    /// The number itself.
+    pub measured: f64,
+    /// What the model expects.
+    pub expected: Option<f64>,
+    /// The median of the machine's peers.
+    pub peers: Option<f64>,
+    /// The machine's own earlier value.
+    pub before: Option<f64>,
+    /// Unit of these four.
+    pub unit: Unit,
 }
 
 /// What could not be read.

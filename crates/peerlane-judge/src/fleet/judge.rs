@@ -5,15 +5,15 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use super::captured::{Fact, fewer_than_peers, older_drivers};
-use super::document::{Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
+use super::document::{Figures, Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
 use super::machines::{Machine, machines};
 use super::network;
-use super::outliers::{Suspect, among_peers, fewer_gpus, since_before};
+use super::outliers::{Suspect, Worst, among_peers, fewer_gpus, since_before};
 use super::rules::{Again, Look, Seen, look};
 use super::usual::{FEWEST, Limits, Usual};
 use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
-use crate::check::Settings;
+use crate::check::{Settings, WORSE_THAN_BEFORE};
 use crate::finding::Finding;
 use peerlane_machine::date::utc;
 use peerlane_machine::subject::{self, Subject};
@@ -140,9 +140,9 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
         outliers.sort_by(|a, b| {
             // losses within a tenth are as large, so that what shows again and again comes first
             let tenths = |o: &Outlier| (10.0 * o.loss).round() as i64;
-            (b.severity, tenths(b), b.repeats).cmp(&(a.severity, tenths(a), a.repeats)).then_with(|| {
-                b.loss.total_cmp(&a.loss).then(place.get(a.machine.as_str()).cmp(&place.get(b.machine.as_str())))
-            })
+            (b.finding.severity, tenths(b), b.repeats).cmp(&(a.finding.severity, tenths(a), a.repeats)).then_with(
+                || b.loss.total_cmp(&a.loss).then(place.get(a.machine.as_str()).cmp(&place.get(b.machine.as_str()))),
+            )
         });
     }
     fleet
@@ -311,7 +311,7 @@ fn ruled(
             name: &machine.name,
             node: machine.newest,
             like: alike.then_some(machine.newest.facts),
-            wanted: suspects.iter().filter_map(|suspect| suspect.measured).collect(),
+            wanted: suspects.iter().filter_map(|suspect| Some(suspect.worst.as_ref()?.figures.measured)).collect(),
         }
     });
     // what was gathered beside a run
@@ -354,14 +354,14 @@ fn shared(seen: &[Seen], machines: usize) -> Vec<Shared> {
 
 /// That most machines of a kind are worse than before, as after an upgrade of a driver; none of them is then suspect of it.
 fn drift(suspects: &mut [Vec<Suspect>], machines: usize) -> Option<Shared> {
-    let drifted = |suspect: &Suspect| suspect.finding.rule == crate::check::WORSE_THAN_BEFORE;
+    let drifted = |suspect: &Suspect| suspect.finding.rule == WORSE_THAN_BEFORE.id;
     let worse = suspects.iter().filter(|own| own.iter().any(drifted)).count();
     if machines < FEWEST || worse as f64 <= MOST * machines as f64 {
         return None;
     }
     let summary = suspects.iter().flatten().find(|s| drifted(s)).map(|s| s.finding.summary.clone())?;
     suspects.iter_mut().for_each(|own| own.retain(|suspect| !drifted(suspect)));
-    Some(Shared { rule: crate::check::WORSE_THAN_BEFORE.to_owned(), summary, machines: worse })
+    Some(Shared { rule: WORSE_THAN_BEFORE.id.to_owned(), summary, machines: worse })
 }
 
 /// Whether two findings are about the same part, or one of them about the machine.
@@ -393,12 +393,14 @@ fn outliers(
         let (mut causes, rest): (Vec<Finding>, Vec<Finding>) =
             seen.faults.into_iter().partition(|finding| overlap(&suspect.finding, finding));
         seen.faults = rest;
-        let expected = suspect.measured.and_then(|value| seen.expected.iter().find(|(of, _)| *of == value));
-        let expected = expected.map(|(_, expected)| *expected);
-        let test = suspect.worst.as_ref().and_then(|(key, _)| columns.get(&known.get(key)?.column).copied());
+        let figures = suspect.worst.as_ref().map(|worst| {
+            let known = seen.expected.iter().find(|(of, _)| *of == worst.figures.measured);
+            Figures { expected: known.map(|(_, expected)| *expected), ..worst.figures }
+        });
+        let test = suspect.worst.as_ref().and_then(|worst| columns.get(&known.get(&worst.key)?.column).copied());
         let mut action = Action::of(&suspect.finding);
         let mut finding = suspect.finding.clone();
-        let mut why = figures(&suspect, expected);
+        let mut why = why(&suspect, figures);
         let times = causes.iter().map(|cause| repeats(&cause.subjects)).max().unwrap_or(1);
         if !causes.is_empty() {
             let cause = causes.remove(0);
@@ -415,24 +417,13 @@ fn outliers(
             }
         }
         outliers.push(Outlier {
-            machine: machine.name.clone(),
-            subjects: finding.subjects,
-            rule: finding.rule,
-            severity: finding.severity,
             action,
-            summary: finding.summary,
             why,
-            fix: finding.fix,
-            expected,
-            peers: suspect.peers.map(digits),
-            before: suspect.before.map(digits),
-            measured: suspect.measured.map(digits),
-            unit: suspect.unit,
+            worst: figures.map(Figures::rounded),
             loss: digits(suspect.loss),
             numbers: suspect.numbers,
-            repeats: suspect.repeats.max(times),
             test,
-            file: machine.newest.file.clone(),
+            ..of_rule(&machine.name, &machine.newest.file, finding, suspect.repeats.max(times))
         });
     }
     for finding in seen.faults {
@@ -453,16 +444,8 @@ pub(super) fn of_rule(machine: &str, file: &str, finding: Finding, repeats: usiz
         action: Action::of(&finding),
         why: format!("measured: {}; expected: {}", finding.measured, finding.expected),
         loss: digits(finding.cost.map_or(0.0, |cost| cost.share.clamp(0.0, 1.0))),
-        subjects: finding.subjects,
-        rule: finding.rule,
-        severity: finding.severity,
-        summary: finding.summary,
-        fix: finding.fix,
-        expected: None,
-        peers: None,
-        before: None,
-        measured: None,
-        unit: None,
+        finding,
+        worst: None,
         numbers: 0,
         repeats,
         test: None,
@@ -470,12 +453,21 @@ pub(super) fn of_rule(machine: &str, file: &str, finding: Finding, repeats: usiz
     }
 }
 
+impl Figures {
+    /// With six digits: more than any measurement provides.
+    pub(super) fn rounded(self) -> Figures {
+        let [expected, peers, before] = [self.expected, self.peers, self.before].map(|value| value.map(digits));
+        Figures { measured: digits(self.measured), expected, peers, before, unit: self.unit }
+    }
+}
+
 /// `GPU2→GPU0 (pairs, bandwidth) 237.5 GB/s; expected 372.0, peers 396.1, before 395.8`
-fn figures(suspect: &Suspect, expected: Option<f64>) -> String {
-    let (Some(measured), Some((_, words)), Some(unit)) = (suspect.measured, &suspect.worst, suspect.unit) else {
+fn why(suspect: &Suspect, figures: Option<Figures>) -> String {
+    let (Some(Worst { words, .. }), Some(figures)) = (&suspect.worst, figures) else {
         return suspect.finding.measured.clone();
     };
-    let against = [("expected", expected), ("peers", suspect.peers), ("before", suspect.before)];
+    let Figures { measured, expected, peers, before, unit } = figures;
+    let against = [("expected", expected), ("peers", peers), ("before", before)];
     let against = against.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", short(value?))));
     let all = against.collect::<Vec<_>>().join(", ");
     // what has no value is named there

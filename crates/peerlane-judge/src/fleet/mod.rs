@@ -21,7 +21,7 @@ mod usual;
 
 pub use before::against;
 pub use captured::Capture;
-pub use document::{Fleet, Kind, Member, Outlier, Shared, Test, Unread};
+pub use document::{Figures, Fleet, Kind, Member, Outlier, Shared, Test, Unread};
 pub use judge::{Records, compare, judge};
 pub use names::of_path as machine_of_path;
 pub use read::{Dictionary, Node};

@@ -106,7 +106,7 @@ pub(super) fn explained(machine: &str, seen: &Seen, suspects: &mut Vec<Suspect>)
     let (numbers, repeats) =
         (all.iter().map(|of| of.numbers).sum(), all.iter().map(|of| of.repeats).max().unwrap_or(1));
     let worst =
-        all.into_iter().max_by(|a, b| a.measured.is_some().cmp(&b.measured.is_some()).then(a.loss.total_cmp(&b.loss)));
+        all.into_iter().max_by(|a, b| a.worst.is_some().cmp(&b.worst.is_some()).then(a.loss.total_cmp(&b.loss)));
     suspects.extend(worst.map(|worst| {
         let finding = Finding { subjects: vec![Subject::Machine(machine.to_owned())], ..worst.finding };
         Suspect { finding, numbers, repeats, ..worst }
@@ -165,8 +165,8 @@ pub(super) fn of_records(members: &[&Machine], suspects: &mut [Vec<Suspect>], se
 /// Numbers of most nodes of a record, as a finding on their network.
 fn together(about: &About, worst: Suspect, [off, nodes]: [usize; 2]) -> Outlier {
     let than = match worst.finding.rule.as_str() {
-        WORSE_THAN_BEFORE => "worse than in earlier records",
-        OUTLIER => "worse than nodes of their kind in other records",
+        rule if rule == WORSE_THAN_BEFORE.id => "worse than in earlier records",
+        rule if rule == OUTLIER.id => "worse than nodes of their kind in other records",
         other => other,
     };
     let finding = Finding {
@@ -179,10 +179,7 @@ fn together(about: &About, worst: Suspect, [off, nodes]: [usize; 2]) -> Outlier 
     };
     Outlier {
         action: Action::Monitor,
-        peers: worst.peers.map(digits),
-        before: worst.before.map(digits),
-        measured: worst.measured.map(digits),
-        unit: worst.unit,
+        worst: worst.worst.map(|worst| worst.figures.rounded()),
         loss: digits(worst.loss.clamp(0.0, 1.0)),
         ..of_rule(&about.name, &about.file, finding, 1)
     }

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use super::culprit::{Group, groups};
+use super::document::Figures;
 use super::machines::Machine;
 use super::usual::{Bad, FEWEST, Limits, Usual, median};
 use super::{Keyed, What, listed};
 use crate::check::raised::Raised;
-use crate::check::{OUTLIER, Settings, WORSE_THAN_BEFORE};
+use crate::check::{OUTLIER, Rule, Settings, WORSE_THAN_BEFORE};
 use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
 /// A number that is alone must be this many times as far off as one of several.
 const ALONE: f64 = 1.5;
 
-/// From this loss on it is an error.
+/// From this loss on it is a fault.
 const MUCH: f64 = 0.5;
 
 /// A machine with fewer GPUs is an outlier where this many times as many have more.
@@ -25,17 +25,22 @@ const MORE: usize = 4;
 /// Numbers that a finding lists; more are counted.
 const LISTED: usize = 3;
 
+/// The worst number of a suspect part.
+#[derive(Debug)]
+pub(super) struct Worst {
+    /// In the dictionary.
+    pub(super) key: u64,
+    /// What it is called.
+    pub(super) words: String,
+    pub(super) figures: Figures,
+}
+
 /// Something suspect about a machine.
 #[derive(Debug)]
 pub(super) struct Suspect {
     /// As a finding.
     pub(super) finding: Finding,
-    /// The worst number: its key, what it is called, and its value.
-    pub(super) worst: Option<(u64, String)>,
-    pub(super) measured: Option<f64>,
-    pub(super) peers: Option<f64>,
-    pub(super) before: Option<f64>,
-    pub(super) unit: Option<Unit>,
+    pub(super) worst: Option<Worst>,
     /// The share that is lost.
     pub(super) loss: f64,
     /// Numbers that are bad.
@@ -60,11 +65,15 @@ pub(super) fn among_peers(machine: &Machine, usual: &Usual, known: &Keyed<What>,
         counts(&group, |b| {
             limits.times(ALONE).exceeded(b.what, [b.value?; 3], b.usual, || usual.deviation(b.what)).map(drop)
         })
-        .then(|| report(machine, group, (OUTLIER, &format!("{others} machines of its kind")), &shows))
+        .then(|| report(machine, group, (&OUTLIER, &format!("{others} machines of its kind")), &shows))
     };
     let all: Vec<&What> = machine.current.iter().filter_map(|(number, _)| known.get(&number.key)).collect();
     let suspects = groups(&machine.name, bad.collect(), &all).into_iter().filter_map(report);
-    suspects.map(|s| Suspect { before: s.worst.as_ref().and_then(|(key, _)| before(machine, *key)), ..s }).collect()
+    let mut suspects: Vec<Suspect> = suspects.collect();
+    for worst in suspects.iter_mut().filter_map(|suspect| suspect.worst.as_mut()) {
+        worst.figures.before = before(machine, worst.key);
+    }
+    suspects
 }
 
 /// What is worse than in a machine's own earlier records. `usual` has the spread between machines, where there are enough.
@@ -122,9 +131,11 @@ pub(super) fn since_before(
     };
     let report = |group: Group| {
         counts(&group, alone).then(|| {
-            let suspect = report(machine, group, (WORSE_THAN_BEFORE, &own), &shows);
-            let peers = usual.zip(suspect.worst.as_ref()).and_then(|(usual, (key, _))| usual.median(*key));
-            Suspect { before: suspect.peers, peers, ..suspect }
+            let mut suspect = report(machine, group, (&WORSE_THAN_BEFORE, &own), &shows);
+            if let Some(Worst { key, figures, .. }) = &mut suspect.worst {
+                (figures.before, figures.peers) = (figures.peers, usual.and_then(|usual| usual.median(*key)));
+            }
+            suspect
         })
     };
     groups(&machine.name, bad, &all).into_iter().filter_map(report).collect()
@@ -145,7 +156,7 @@ fn counts(group: &Group, far: impl Fn(&Bad) -> Option<()>) -> bool {
 fn report(
     machine: &Machine,
     group: Group,
-    (rule, others): (&str, &str),
+    (rule, others): (&Rule, &str),
     shows: &dyn Fn(&BTreeMap<u64, &What>) -> usize,
 ) -> Suspect {
     let Group { subjects, mut bad } = group;
@@ -174,11 +185,16 @@ fn report(
         (None, _) => format!("without a value ({})", why(missing.first().and_then(|b| b.void))),
     };
     let loss = if missing.is_empty() { worst.as_ref().map_or(0.0, |o| o.worse.clamp(0.0, 1.0)) } else { 1.0 };
-    let severity = if loss >= MUCH { Severity::Error } else { Severity::Warning };
     let sure = worst.as_ref().is_none_or(|o| o.deviations > 10.0);
-    let than = if rule == OUTLIER { "than those of" } else { "than in" };
+    // less than the peers is no fault as long as nothing known explains it
+    let certainty = match loss >= MUCH {
+        true if sure => Certainty::Certain,
+        true => Certainty::Likely,
+        false => Certainty::Possible,
+    };
+    let than = if rule.id == OUTLIER.id { "than those of" } else { "than in" };
     let repeats = shows(&bad.iter().map(|b| (b.key, b.what)).collect());
-    let raised = raise(machine, rule, severity, if sure { Certainty::Certain } else { Certainty::Likely })
+    let raised = raise(machine, rule, certainty)
         .summary(match worst {
             Some(_) => format!("{count} {reach} {than} {others}"),
             None => format!("{count} {reach}, unlike {others}"),
@@ -195,11 +211,11 @@ fn report(
         .about(subjects);
     Suspect {
         finding: raised.finding,
-        worst: worst.as_ref().map(|o| (o.key, o.what.describe())),
-        measured: worst.as_ref().and_then(|o| o.value),
-        peers: worst.as_ref().map(|o| o.usual),
-        before: None,
-        unit: worst.as_ref().map(|o| o.what.unit),
+        worst: worst.and_then(|o| {
+            let figures =
+                Figures { measured: o.value?, expected: None, peers: Some(o.usual), before: None, unit: o.what.unit };
+            Some(Worst { key: o.key, words: o.what.describe(), figures })
+        }),
         loss,
         numbers,
         repeats,
@@ -216,8 +232,8 @@ fn why(void: Option<FlagKind>) -> &'static str {
     }
 }
 
-fn raise(machine: &Machine, rule: &str, severity: Severity, certainty: Certainty) -> Raised {
-    let raised = Raised::new(rule, FindingKind::Fault, severity, certainty);
+fn raise(machine: &Machine, rule: &Rule, certainty: Certainty) -> Raised {
+    let raised = rule.raise(FindingKind::Fault, Severity::Warning, certainty);
     raised.evidence(vec![format!("{} (peerlane measure)", machine.newest.file)])
 }
 
@@ -231,7 +247,7 @@ pub(super) fn fewer_gpus(machine: &Machine, alike: usize, groups: &[Vec<&Machine
     };
     let usual = groups.iter().find(more).filter(|_| !node.products.is_empty())?;
     let gpus = usual.first()?.newest.gpus;
-    let raised = raise(machine, OUTLIER, Severity::Error, Certainty::Possible)
+    let raised = raise(machine, &OUTLIER, Certainty::Possible)
         .summary(format!("{} GPUs, but {} machines with the same GPUs have {gpus}", node.gpus, usual.len()))
         .expected(format!("{gpus} GPUs"))
         .measured(format!("{} GPUs", node.gpus))
@@ -245,10 +261,6 @@ pub(super) fn fewer_gpus(machine: &Machine, alike: usize, groups: &[Vec<&Machine
     Some(Suspect {
         finding: raised.finding,
         worst: None,
-        measured: None,
-        peers: None,
-        before: None,
-        unit: None,
         loss: 1.0 - node.gpus as f64 / gpus as f64,
         numbers: 0,
         repeats,

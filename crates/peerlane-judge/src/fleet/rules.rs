@@ -8,7 +8,7 @@ use std::thread;
 use super::captured::{Fact, reported};
 use super::{Keyed, Node};
 use crate::check::{Context, Settings, check_with};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::finding::Finding;
 use peerlane_design::case::Case;
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
@@ -73,11 +73,10 @@ fn one(mut case: Case, machine: &Look, settings: &Settings) -> Seen {
     let model = Model::new(&case.machine, Parts::embedded());
     let comparison = Comparison::of(&model);
     let checked = check_with(&Context::of(&case, &comparison), settings);
-    let is_fault = |f: &Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
     Seen {
         facts,
-        waived: checked.waived.iter().filter(|w| is_fault(&w.finding)).count(),
-        faults: checked.findings.into_iter().filter(is_fault).collect(),
+        waived: checked.waived.iter().filter(|w| w.finding.is_trouble()).count(),
+        faults: checked.findings.into_iter().filter(Finding::is_trouble).collect(),
         expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),
         repeats: BTreeMap::new(),
     }

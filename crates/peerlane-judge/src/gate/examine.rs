@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Conclusion;
 use super::waves::{Wave, method, waves};
-use super::{Outcome, Verdict};
+use crate::verdict::Gate;
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
@@ -57,7 +58,7 @@ pub struct Examined<S> {
     /// The record.
     pub run: Run,
     /// What follows from it.
-    pub verdict: Verdict,
+    pub conclusion: Conclusion,
     /// Steps that were to be measured.
     pub planned: usize,
     /// Steps that were measured twice.
@@ -66,11 +67,11 @@ pub struct Examined<S> {
     pub stopped: Option<S>,
 }
 
-/// Examines a machine; `judge` gives the verdict on the record so far.
+/// Examines a machine; `judge` concludes from the record so far.
 pub fn examine<P: Prober>(
     machine: &Machine,
     subject: Subject,
-    judge: &dyn Fn(&Run) -> Verdict,
+    judge: &dyn Fn(&Run) -> Conclusion,
     prober: &mut P,
 ) -> Examined<P::Stop> {
     let gpus = machine.fabric.of_kind(NodeKind::Gpu).count();
@@ -78,15 +79,15 @@ pub fn examine<P: Prober>(
     let planned: usize = waves.iter().map(Wave::steps).sum();
     let plan = Plan { method: method(gpus), rounds: Vec::new(), skipped: Vec::new() };
     let run = Run::new(machine, subject, plan);
-    let verdict = Verdict::not_judged("nothing was measured");
-    let mut all = Examined { run, verdict, planned, repeated: 0, stopped: None };
+    let conclusion = Conclusion::not_judged("nothing was measured");
+    let mut all = Examined { run, conclusion, planned, repeated: 0, stopped: None };
     let mut again = BTreeSet::new();
     let usual = all.run.plan.method.budget.seconds();
     let mut left_steps = planned;
     let began = prober.left().seconds();
     for (number, wave) in waves.into_iter().enumerate() {
         // links and pairs together show whose fault it is; more would only take time
-        if all.verdict.outcome == Outcome::Fault && number >= LOCATING {
+        if all.conclusion.outcome == Gate::Isolate && number >= LOCATING {
             break;
         }
         let share = wave.steps() as f64 / planned.max(1) as f64;
@@ -101,10 +102,7 @@ pub fn examine<P: Prober>(
             all.stopped = Some(stop);
             break;
         }
-        all.verdict = judge(&all.run);
-        if all.verdict.outcome != Outcome::Fault {
-            continue;
-        }
+        all.conclusion = judge(&all.run);
         let suspects: Vec<usize> = all.suspects().into_iter().filter(|step| again.insert(*step)).collect();
         if suspects.is_empty() {
             continue;
@@ -113,14 +111,14 @@ pub fn examine<P: Prober>(
             all.stopped = Some(stop);
             break;
         }
-        all.verdict = judge(&all.run);
+        all.conclusion = judge(&all.run);
     }
     if all.stopped.is_none() && !all.run.cells.is_empty() {
         all.observe(prober.observed());
     }
     all.run.wall = Seconds::new((began - prober.left().seconds()).max(0.0));
     all.run.complete = all.run.steps_done().len() == planned;
-    all.verdict = if all.run.cells.is_empty() { all.verdict } else { judge(&all.run) };
+    all.conclusion = if all.run.cells.is_empty() { all.conclusion } else { judge(&all.run) };
     all
 }
 
@@ -175,11 +173,11 @@ impl<S> Examined<S> {
         Ok(())
     }
 
-    /// The steps that speak most for the faults: of each the worst that its place takes part in.
+    /// The steps that speak most for faults and for what is unexplained: of each the worst that its place takes part in.
     fn suspects(&self) -> Vec<usize> {
         let badness = self.badness();
         let mut steps = BTreeSet::new();
-        for one in self.verdict.findings.iter().filter(|one| one.action.takes_out()) {
+        for one in &self.conclusion.findings {
             let places: BTreeSet<&str> = one.finding.subjects.iter().flat_map(|s| s.nodes()).collect();
             let touches = |cell: &&(f64, &Cell)| cell.1.work.gpus().iter().any(|gpu| places.contains(gpu));
             let near: Vec<&(f64, &Cell)> = badness.iter().filter(touches).collect();

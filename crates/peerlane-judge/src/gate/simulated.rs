@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Verdict;
+use super::Conclusion;
 use super::examine::{Examined, Observed, Prober, examine};
 use super::judge;
 use peerlane_machine::fault::Planted;
@@ -125,6 +125,6 @@ pub fn simulate(
         counted: Reading::default(),
         states: None,
     };
-    let judged = |run: &_| judge(run).unwrap_or_else(|error| Verdict::not_judged(error.to_string()));
+    let judged = |run: &_| judge(run).unwrap_or_else(|error| Conclusion::not_judged(error.to_string()));
     examine(shown, subject, &judged, &mut machine)
 }

@@ -19,7 +19,7 @@ fn examined(system: &str, faults: Vec<Fault>, seed: u64) -> Examined<String> {
 #[test]
 fn a_sound_machine_is_ok_and_all_is_measured() {
     let sound = examined("hgx-h200", Vec::new(), 1);
-    assert_eq!(sound.verdict.line("8 GPUs"), "ok: 8 GPUs", "{:#?}", sound.verdict.findings);
+    assert_eq!(sound.conclusion.line("8 GPUs"), "ok: 8 GPUs", "{:#?}", sound.conclusion.findings);
     assert_eq!(sound.measured(), sound.planned);
     assert!(sound.run.complete);
 }
@@ -48,8 +48,8 @@ fn the_first_wave_touches_every_gpu_both_ways() {
 #[test]
 fn a_planted_fault_is_isolated_after_two_measurements() {
     let throttled = examined("hgx-h200", vec![Fault::Throttle { gpu: "GPU3".to_owned(), factor: 0.5 }], 2);
-    assert_eq!(throttled.verdict.outcome, Outcome::Fault);
-    let line = throttled.verdict.line("");
+    assert_eq!(throttled.conclusion.outcome, Gate::Isolate);
+    let line = throttled.conclusion.line("");
     assert!(line.starts_with("isolate GPU3: ") && line.chars().count() <= MOST_CHARACTERS, "{line}");
     assert!(throttled.repeated > 0);
 }
@@ -58,17 +58,17 @@ fn a_planted_fault_is_isolated_after_two_measurements() {
 fn errors_that_rise_under_load_are_in_the_verdict_with_an_action() {
     use peerlane_machine::counter::ErrorCounter as C;
     for (counter, per_gb, starts, outcome) in [
-        (C::NvlinkReplay, 50.0, "monitor GPU3: NVLinks of GPU3 had errors under load", Outcome::Ok),
-        (C::NvlinkRecovery, 5.0, "monitor GPU3: ", Outcome::Ok),
-        (C::NvlinkCrc, 5000.0, "monitor GPU3: ", Outcome::Ok),
-        (C::PcieReplay, 50.0, "monitor GPU3: ", Outcome::Ok),
-        (C::AerNonfatal, 5.0, "monitor GPU3: ", Outcome::Ok),
-        (C::EccUncorrected, 1.0, "reset GPU3: ", Outcome::Fault),
+        (C::NvlinkReplay, 50.0, "hold GPU3: NVLinks of GPU3 had errors under load", Gate::Hold),
+        (C::NvlinkRecovery, 5.0, "hold GPU3: ", Gate::Hold),
+        (C::NvlinkCrc, 5000.0, "hold GPU3: ", Gate::Hold),
+        (C::PcieReplay, 50.0, "hold GPU3: ", Gate::Hold),
+        (C::AerNonfatal, 5.0, "hold GPU3: ", Gate::Hold),
+        (C::EccUncorrected, 1.0, "reset GPU3: ", Gate::Isolate),
     ] {
         let gated = examined("hgx-h200", vec![Fault::Errors { gpu: "GPU3".to_owned(), counter, per_gb }], 1);
-        let line = gated.verdict.line("");
-        assert!(line.starts_with(starts) && gated.verdict.outcome == outcome, "{counter}: {line}");
-        assert!(gated.verdict.findings.iter().all(|one| one.finding.measured.contains("GPU3")), "{line}");
+        let line = gated.conclusion.line("");
+        assert!(line.starts_with(starts) && gated.conclusion.outcome == outcome, "{counter}: {line}");
+        assert!(gated.conclusion.findings.iter().all(|one| one.finding.measured.contains("GPU3")), "{line}");
         let [counted] = gated.run.counters.as_slice() else { panic!("{:?}", gated.run.counters) };
         assert_eq!(counted.steps.len(), gated.measured());
         assert!(gated.run.wall.seconds() > 0.0);
@@ -80,11 +80,18 @@ fn lines_are_short_and_name_the_place_once() {
     let raised = Raised::new("narrow-link", FindingKind::Fault, Severity::Warning, Certainty::Likely)
         .summary("GPU1 runs at PCIe 3.0 x8, but both ends allow x16")
         .about(vec![subject::Subject::Node("GPU1".to_owned())]);
-    let verdict = Verdict::of(&[raised.finding], true);
-    assert_eq!(verdict.line(""), "isolate GPU1: runs at PCIe 3.0 x8, but both ends allow x16");
+    let fault = Conclusion::of(Verdict::Fault, &[raised.finding], None);
+    assert_eq!(fault.line(""), "isolate GPU1: runs at PCIe 3.0 x8, but both ends allow x16");
     assert_eq!(fit("one two three", 9), "one two…");
     assert_eq!(fit("äöü", 3), "äöü");
-    assert_eq!(Verdict::not_judged("GPU0 is in use").line(""), "not judged: GPU0 is in use");
-    assert_eq!(Verdict::of(&[], false).outcome, Outcome::NotJudged);
-    assert_eq!(Verdict::of(&[], true).line("2 GPUs, 9 tests, 1.2 s"), "ok: 2 GPUs, 9 tests, 1.2 s");
+    assert_eq!(Conclusion::not_judged("GPU0 is in use").line(""), "unknown: GPU0 is in use");
+    assert_eq!(Conclusion::of(Verdict::NotJudged, &[], None).outcome, Gate::Unknown);
+    assert_eq!(
+        Conclusion::of(Verdict::NotJudged, &[], Missing::of(3, 9)).line(""),
+        "unknown: 3 of 9 planned steps have no value"
+    );
+    assert_eq!(
+        Conclusion::of(Verdict::Healthy, &[], None).line("2 GPUs, 9 tests, 1.2 s"),
+        "ok: 2 GPUs, 9 tests, 1.2 s"
+    );
 }

@@ -1,15 +1,14 @@
 //! A record beside an earlier one of the same nodes: which part changed, and which pairs did.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::findings::lost;
-use super::slow::slow;
-use super::{Joined, Pair, pair};
+use super::{Pair, pair};
+use crate::check::nodes::{lost, slower_than};
 use crate::finding::Finding;
-use peerlane_design::simulated_cluster::Prediction;
+use crate::joined::{Key, key, with_earlier};
 use peerlane_machine::stats::Median;
 use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
 
@@ -60,36 +59,10 @@ pub struct NodesComparison {
     pub alone: [usize; 2],
 }
 
-/// What a value is of, in words that do not depend on the order of nodes.
-type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, [bool; 2]);
-
-fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
-    let ends = [&cell.step.from, &cell.step.to].map(|end| {
-        let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
-        (host, end.nic.as_deref().or(end.is_gpu().then_some(end.memory.as_str())))
-    });
-    (ends, cell.step.transport, cell.step.probe, [cell.step.is_of_gpus(), cell.again])
-}
-
-/// The values of a record, those of the earlier one as what they should be.
-fn joined<'a>(before: &NodesRun, after: &'a NodesRun) -> Vec<Joined<'a>> {
-    let earlier: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
-    let join = |cell: &'a Cell| {
-        let value = earlier.get(&key(after, cell))?.value()?;
-        Some(Joined { cell, expected: Some(Prediction { value, through: Vec::new(), bound_by: None, range: None }) })
-    };
-    after.cells.iter().filter_map(join).collect()
-}
-
-/// Parts that became slower, and nodes that are lost now.
-pub(super) fn worse(before: &NodesRun, after: &NodesRun) -> Vec<Finding> {
-    slow(after, &joined(before, after), None, "in the earlier record", &BTreeSet::new())
-}
-
 /// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
 pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComparison {
     let ((earlier, before), (later, after)) = (before, after);
-    let both = joined(before, after);
+    let both = with_earlier(before, after);
     let cells: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
     let mut kinds: BTreeMap<(Transport, Probe, bool, bool), Vec<[f64; 2]>> = BTreeMap::new();
     let mut pairs = Vec::new();
@@ -127,14 +100,14 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
     let known: Vec<Finding> = lost(before);
     let mut now: Vec<Finding> =
         lost(after).into_iter().filter(|f| !known.iter().any(|k| k.subjects == f.subjects)).collect();
-    now.extend(worse(before, after));
+    now.extend(slower_than(before, after, "in the earlier record"));
     NodesComparison {
         schema: SCHEMA,
         before: earlier.to_owned(),
         after: later.to_owned(),
         changes: changes.collect(),
         worse: now,
-        better: slow(before, &joined(after, before), None, "in the later record", &BTreeSet::new()),
+        better: slower_than(after, before, "in the later record"),
         pairs,
         alone: [valued(before).saturating_sub(both), valued(after).saturating_sub(both)],
     }

@@ -1,8 +1,8 @@
 mod gpu_memory;
 
 use super::*;
-use crate::finding::Certainty;
-use peerlane_design::cluster::{embedded, read_cluster};
+use crate::finding::{Certainty, FindingKind, Severity};
+use peerlane_design::cluster::{Cluster, embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
 use peerlane_machine::random::Random;
 use peerlane_machine::subject::Subject;
@@ -108,7 +108,7 @@ fn two_nodes_without_an_expectation_have_only_their_directions() {
 
 #[test]
 fn of_two_nodes_one_direction_is_compared_with_the_other() {
-    for (left, severity) in [(0.9, None), (0.7, Some(Severity::Warning)), (0.3, Some(Severity::Error))] {
+    for (left, severity) in [(0.9, None), (0.7, Some(Severity::Error)), (0.3, Some(Severity::Error))] {
         let (_, mut run) = tessa_pair(&format!("one-way:node1:{left}"));
         run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
         let findings = verdict_on(&run, None).findings;
@@ -240,7 +240,7 @@ fn ports_that_are_set_up_otherwise_are_named_and_others_are_not() {
         all.iter().any(|(r, s, words)| r == rule && *s == severity && words.starts_with(start))
     };
     assert!(
-        has("rdma-mtu", Severity::Warning, "node7/mlx5_2: packets carry 1024 bytes, and those of 255 others 4096"),
+        has("rdma-mtu", Severity::Error, "node7/mlx5_2: packets carry 1024 bytes, and those of 255 others 4096"),
         "{all:?}"
     );
     assert!(has("rdma-gid", Severity::Warning, "node9/mlx5_0 have a link-local GID only"), "{all:?}");
@@ -441,8 +441,7 @@ fn leaf_switches_and_full_links_of_a_network_that_is_not_known_are_nobodys_fault
             let mut run = measured(&cluster, faults.split_whitespace().map(|f| f.parse().unwrap()).collect(), 3);
             run.nodes.iter_mut().flat_map(|node| &mut node.nics).for_each(|nic| nic.rate = None);
             let judged = verdict_on(&run, None);
-            let is_fault = |f: &&Finding| f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
-            let faults = judged.findings.iter().filter(is_fault);
+            let faults = judged.findings.iter().filter(|finding| finding.is_trouble());
             let named: Vec<String> = faults.flat_map(|f| &f.subjects).map(Subject::to_string).collect();
             assert_eq!(named, expected, "{shape}: {:#?}", judged.findings);
         }

@@ -4,7 +4,7 @@ use super::plants::Plant;
 use super::{Alarm, Case, Input};
 use crate::check::distinct;
 use crate::check::{Context, check};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::finding::{Finding, FindingKind};
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::subject::Subject;
@@ -39,9 +39,8 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
     let touches =
         |f: &Finding| culprit.is_some_and(|p| f.subjects.iter().all(|s| p.touches(s)) && !f.subjects.is_empty());
     let counts = |f: &Finding, plant: &Plant| {
-        let fault = f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
         let names = plant.kind.advice().is_none_or(|advice| f.fix.starts_with(advice));
-        touches(f) && names && (fault || plant.kind.rules().contains(&f.rule.as_str()))
+        touches(f) && names && (f.is_trouble() || plant.kind.rules().contains(&f.rule.as_str()))
     };
     let found = fresh.iter().filter(|f| plant.is_some_and(|plant| counts(f, plant)));
     let by = distinct(found.map(|f| f.rule.clone()));

@@ -247,6 +247,8 @@ pub struct GpuFacts {
     pub clock_event_reasons: Vec<String>,
     /// PCIe replays since the last reset.
     pub replays: Option<u64>,
+    /// Why the driver gives no access to it: `GPU is lost`.
+    pub unreachable: Option<String>,
     /// Rows of its memory wait to be remapped, which a reset does.
     pub remap_pending: Option<bool>,
     /// A row of its memory could not be remapped.

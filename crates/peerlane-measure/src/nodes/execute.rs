@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::pairings::packed;
 use super::schedule::{AGAIN, rails, step};
-use super::suspects::NEARLY_ALL;
 use super::{
     Cell, Compared, Direction, End, Event, Network, NodePlan, Place, Probe, Step, Transport, all_reduces, suspects,
 };
 use crate::run::FlagKind;
+use peerlane_machine::blame::nearly_all;
 
 /// Proven partners that a suspect is measured with again.
 const PARTNERS: usize = 3;
@@ -202,9 +202,7 @@ impl Execution<'_> {
                 (*all, *bad) = (*all + 1, *bad + usize::from(cell.value().is_none()));
             }
         }
-        let fails = |end: &End, sends: bool| {
-            counts.get(&(end, sends)).is_some_and(|(all, bad)| *bad as f64 >= NEARLY_ALL * *all as f64)
-        };
+        let fails = |end: &End, sends: bool| counts.get(&(end, sends)).is_some_and(|(all, bad)| nearly_all(*bad, *all));
         for Step { from, to, .. } in cells.iter().filter(|cell| cell.value().is_none()).map(|cell| &cell.step) {
             match (fails(from, true), fails(to, false)) {
                 (true, false) => path(from, from, &mut pairs),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Compared, Lost, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
-use crate::run::{Estimate, Flag, FlagKind, RunError, digits};
+use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, digits, is_settled};
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::Seconds;
@@ -78,7 +78,8 @@ impl Cell {
 
     /// Its value, unless a flag makes it worthless.
     pub fn value(&self) -> Option<f64> {
-        self.estimate.filter(|_| !self.flags.iter().any(|flag| flag.kind.voids())).map(|e| e.value)
+        let usable = |e: &Estimate| e.is_possible() && !self.flags.iter().any(|flag| flag.kind.voids());
+        self.estimate.filter(usable).map(|e| e.value)
     }
 
     /// Its value to compare, with the names of switches on its path where they are known; none of an all-reduce, which is
@@ -186,8 +187,16 @@ impl NodesRun {
 
     /// The cells that need not be measured again where the run is resumed: those with a value, or whose path does not exist.
     pub fn kept(&self) -> Vec<Cell> {
-        let kept = |cell: &&Cell| cell.value().is_some() || cell.flag(FlagKind::NotApplicable).is_some();
+        let kept = |cell: &&Cell| is_settled(cell.value(), &cell.flags);
         self.cells.iter().filter(kept).cloned().collect()
+    }
+
+    /// The steps of its plan without a value that they should have.
+    pub fn missing(&self) -> Option<Missing> {
+        let cells = self.cells.iter().filter(|cell| !cell.again && is_settled(cell.value(), &cell.flags));
+        let settled: HashSet<&Step> = cells.map(|cell| &cell.step).collect();
+        let planned: Vec<Step> = self.plan.rounds_of(&self.nodes).into_iter().flatten().collect();
+        Missing::of(planned.iter().filter(|step| !settled.contains(step)).count(), planned.len())
     }
 
     /// Takes in what happened. Of several answers to one step of one round the later one counts.

@@ -1,12 +1,12 @@
 //! Which part explains slow values between nodes: a node, a NIC, one direction of either, a switch, or one path.
 //!
-//! Each part that values have in common is a candidate. One explains its values if nearly all of them are slow by about as
-//! much. The candidate that explains most is taken first, what it explains is taken out, and the rest is looked at again: so
-//! the partners of a slow node are not blamed for it, and a switch is blamed before the nodes behind it.
+//! Each part that values have in common is a candidate for [`blame`](peerlane_machine::blame), so that a switch is blamed before the
+//! nodes behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{End, Levels, Probe, Step};
+use peerlane_machine::blame::{Loss, losses};
 
 /// The least loss of a part with several values, as a logarithm: 3.5 %.
 const LEAST: f64 = 0.035;
@@ -16,12 +16,6 @@ const LEAST_OF_PATH: f64 = 0.073;
 
 /// By how much more latencies may differ than rates.
 const LATENCY: f64 = 3.0;
-
-/// By how many standard errors a loss must exceed the noise.
-const ERRORS: f64 = 5.0;
-
-/// Share of a part's values that must be slow by at least half of what the part is said to cost.
-pub(super) const NEARLY_ALL: f64 = 0.75;
 
 /// The least noise that is believed, as a share.
 const LEAST_NOISE: f64 = 0.003;
@@ -96,51 +90,25 @@ pub fn suspects(all: &[Compared], of: usize) -> Vec<Suspect> {
     let across: Vec<usize> = (0..all.len()).filter(|i| !all[*i].step.is_loopback() && all[*i].value > 0.0).collect();
     let Some(first) = across.first() else { return Vec::new() };
     let factor = if all[*first].step.probe == Probe::Latency { LATENCY } else { 1.0 };
-    let mut rest = centred(all, &across, of);
+    let rest = centred(all, &across, of);
     let better = across.iter().map(|i| rest[*i]).filter(|rest| *rest > 0.0).collect();
     // faults make values worse, never better, so that the better ones show the noise
     let between = 1.4826 * median(better).unwrap_or(0.0);
     let within = median(across.iter().map(|i| all[*i].width).collect()).unwrap_or(0.0);
     let noise = between.max(within).max(LEAST_NOISE);
-    let mut candidates: Vec<((Place, Direction), Vec<usize>)> = candidates(all, &across).into_iter().collect();
-    let mut found = Vec::new();
-    while found.len() < MOST {
-        let mut best: Option<(f64, usize, f64)> = None;
-        let mut at = 0;
-        while at < candidates.len() {
-            let ((place, direction), values) = &candidates[at];
-            let loss = -median(values.iter().map(|i| rest[*i]).collect()).unwrap_or(0.0);
-            let least = factor * if matches!(place, Place::Path(..)) { LEAST_OF_PATH } else { LEAST };
-            if loss < least {
-                // residuals only rise, so that it stays above
-                candidates.swap_remove(at);
-                continue;
-            }
-            let slow = values.iter().filter(|i| rest[**i] < -loss / 2.0).count();
-            let significant = loss * (values.len() as f64).sqrt() > ERRORS * noise;
-            if slow as f64 >= NEARLY_ALL * values.len() as f64 && significant {
-                let gain: f64 = values.iter().map(|i| rest[*i].abs() - (rest[*i] + loss).abs()).sum();
-                let simpler = |other: usize| {
-                    let ((p, d), _) = &candidates[other];
-                    (place, direction) < (p, d)
-                };
-                let better = best.is_none_or(|(most, other, _)| {
-                    gain > most * (1.0 + 1e-9) || (gain > most * (1.0 - 1e-9) && simpler(other))
-                });
-                if better {
-                    best = Some((gain, at, loss));
-                }
-            }
-            at += 1;
-        }
-        let Some((_, at, loss)) = best else { break };
-        let ((place, direction), values) = candidates.swap_remove(at);
-        for value in &values {
-            rest[*value] += loss;
-        }
-        found.push(Suspect { place, direction, left: (-loss).exp(), values });
-    }
-    found
+    let candidates = candidates(all, &across).into_iter().map(|(part, touched)| {
+        let loss = factor * if matches!(part.0, Place::Path(..)) { LEAST_OF_PATH } else { LEAST };
+        Loss { part, touched, loss }
+    });
+    let lost = rest.iter().map(|rest| -rest).collect();
+    let found = losses(lost, candidates.collect(), noise, MOST);
+    let suspect = |Loss { part: (place, direction), touched, loss }| Suspect {
+        place,
+        direction,
+        left: f64::exp(-loss),
+        values: touched,
+    };
+    found.into_iter().map(suspect).collect()
 }
 
 /// Of latencies how far nodes are from each other, by NIC: those of a pair that passes more switches are longer, and nobody's fault.

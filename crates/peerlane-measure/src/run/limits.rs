@@ -101,7 +101,11 @@ impl<'m> Limits<'m> {
 
     /// Why a cell's value cannot be.
     fn excess(&self, cell: &Cell) -> Option<String> {
-        let value = cell.estimate?.value;
+        let estimate = cell.estimate?;
+        let value = estimate.value;
+        if !estimate.is_possible() && cell.unit.time(1.0).is_none() {
+            return Some(format!("{value} {} is no measurement: the record or the clock is wrong", cell.unit.name()));
+        }
         let why = "the library did not do the work, or the clock is wrong";
         let too_fast = |value: f64, most: &Most| {
             (value.is_nan() || value > most.gb * most.allowance).then(|| {

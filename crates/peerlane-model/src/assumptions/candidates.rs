@@ -1,6 +1,6 @@
 //! What a machine's sources leave open, and sets of assumptions that would close it.
 
-use super::clues::{CPUS, Cpu};
+use super::cpus::{CPUS, Cpu};
 use crate::model::{Assume, FittedWidth, FittedWidths, Model};
 use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Claim, P2pStatus};

@@ -7,6 +7,7 @@
 
 mod candidates;
 mod clues;
+mod cpus;
 mod fit;
 mod likelihood;
 mod observed;
@@ -15,7 +16,7 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use clues::inter_socket_part;
+pub use cpus::inter_socket_part;
 pub use fit::{Fit, Rating, Unexplained};
 
 use crate::model::{Assume, FittedWidths, Model, Route};

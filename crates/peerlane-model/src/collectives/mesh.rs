@@ -87,7 +87,7 @@ fn shuffled(n: usize, left: &[usize], order: &[usize], random: &mut Random) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collectives::rings::ring_pairs;
+    use crate::collectives::over::ring_pairs;
 
     #[test]
     fn a_complete_mesh_has_rings_over_each_link_once_but_for_four_and_six_gpus() {

@@ -1,6 +1,5 @@
 //! The GPUs that rings go over, and how fast sets of transfers among them go at one pace.
 
-use super::rings::ring_pairs;
 use crate::flows::{Flows, Pair};
 use crate::model::Route;
 use crate::solve::{Attended, Demand};
@@ -14,6 +13,12 @@ pub(super) enum PathKind {
     Direct,
     /// Host memory.
     Host,
+}
+
+/// Each to the next, and the last to the first.
+pub(crate) fn ring_pairs(order: &[usize]) -> Vec<Pair> {
+    let next = order.iter().cycle().skip(1);
+    order.iter().copied().zip(next.copied()).collect()
 }
 
 /// Some of a machine's GPUs.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bound::{most, through_each};
 use super::mesh::rings_over_all_links;
-use super::over::{Over, together};
+use super::over::{Over, ring_pairs, together};
 use super::search::Search;
 use crate::flows::{Flows, Pair, interchangeable};
 use crate::model::Model;
@@ -178,12 +178,6 @@ pub fn bus_bandwidth(model: &Model) -> Option<f64> {
     let flows = Flows::new(model, Engine::Sm);
     let gpus: Vec<usize> = (0..flows.gpus()).collect();
     Rings::best(&flows, &gpus, &interchangeable(&flows)).map(|rings| rings.rate() / 1e9)
-}
-
-/// Each to the next, and the last to the first.
-pub(crate) fn ring_pairs(order: &[usize]) -> Vec<Pair> {
-    let next = order.iter().cycle().skip(1);
-    order.iter().copied().zip(next.copied()).collect()
 }
 
 /// What rings leave of every resource at this share of their rates, and the pairs that have a pace of their own, such as that of buffers in host memory,

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 
 use super::bound::joins_all;
-use super::over::Over;
-use super::rings::ring_pairs;
+use super::over::{Over, ring_pairs};
 use crate::flows::Pair;
 
 /// Up to so many GPUs every order is tried where the bound is not met.

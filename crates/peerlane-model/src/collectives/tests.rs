@@ -1,5 +1,6 @@
+use super::over::ring_pairs;
 use super::over::together;
-use super::rings::{Rings, ring_pairs};
+use super::rings::Rings;
 use crate::flows::testing::all_boxes;
 use crate::flows::{Flows, interchangeable};
 use crate::model::Model;

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-pub use crate::expectation::{Bottleneck, Expected, ExpectedMatrix, Metric};
+pub use crate::expectation::{Bottleneck, Expected, ExpectedMatrix, Metric, Standing};
 pub use document::{ComparedCell, ComparedMeasurement, ComparedTable, MachineComparison};
 pub use tables::{Cell, MOST_COMPARED, Measurement, Table};
 
@@ -192,6 +192,12 @@ impl<'a> Series<'a> {
             }
             self.expectation.grid(&self.metric(), rows, cols)
         })
+    }
+
+    /// How what was measured in a place stands to what is expected there; `None` where either is not known.
+    pub fn standing(&self, row: usize, col: usize) -> Option<Standing> {
+        let Measurement { value, upto, .. } = self.measured(row, col)?;
+        Some(self.expected(row, col)?.standing((value, upto), self.matrix.unit.rate(1.0).is_some()))
     }
 
     /// What was measured in a place: the number, or a statement's range.

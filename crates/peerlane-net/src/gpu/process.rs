@@ -1,129 +1,71 @@
 //! The process that calls CUDA, as the one that started it sees it.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::process::Command;
+use std::time::Duration;
 
-use peerlane_gpu::LastWords;
+use peerlane_gpu::session::{Event, Role, Session};
+use peerlane_measure::measure::Failure;
+use peerlane_measure::run::FlagKind;
 
 use super::{Answer, Ask, Found};
 
-/// The longest answer.
-const LONGEST_LINE: u64 = 1 << 20;
+const ROLE: Role = Role { name: "the GPUs' process", tick: super::LOOK, dying: Duration::from_secs(1) };
 
-/// How long a killed process may take to be gone.
-const DYING: Duration = Duration::from_secs(1);
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum Unheard {
-    /// It still runs, as far as is known.
-    Silent(Duration),
-    Ended,
-}
-
-/// A running process.
+/// A running process, killed when dropped.
 pub(super) struct Process {
-    child: Arc<Mutex<Child>>,
-    stdin: Option<ChildStdin>,
-    answers: Receiver<Answer>,
-    last: LastWords,
+    pub(super) session: Session<Answer>,
     /// Its GPUs, once it has opened them.
     pub(super) found: Found,
 }
 
-/// Kills the process, from whatever thread.
-#[derive(Clone)]
-pub(super) struct Killer(Arc<Mutex<Child>>);
-
-impl Killer {
-    pub(super) fn kill(&self) {
-        // one that has already ended cannot be killed, which is fine
-        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).kill();
-    }
-}
-
 impl Process {
-    pub(super) fn start(mut command: Command) -> io::Result<Self> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let missing = || io::Error::other("a pipe to the process is missing");
-        let stdin = child.stdin.take().ok_or_else(missing)?;
-        let (stdout, stderr) = (child.stdout.take().ok_or_else(missing)?, child.stderr.take().ok_or_else(missing)?);
-        let (send, answers) = mpsc::channel();
-        let listen = move || {
-            let mut lines = BufReader::new(stdout);
-            while let Some(answer) = line(&mut lines).and_then(|line| serde_json::from_slice(&line).ok()) {
-                if send.send(answer).is_err() {
-                    break;
-                }
-            }
-        };
-        thread::Builder::new().name("GPUs' answers".to_owned()).spawn(listen)?;
-        let last = LastWords::of(stderr)?;
-        let child = Arc::new(Mutex::new(child));
-        Ok(Process { child, stdin: Some(stdin), answers, last, found: Found::default() })
-    }
-
-    pub(super) fn killer(&self) -> Killer {
-        Killer(Arc::clone(&self.child))
+    pub(super) fn start(command: Command) -> io::Result<Self> {
+        Ok(Process { session: Session::start(ROLE, command)?, found: Found::default() })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait(), Ok(None))
+        self.session.has_ended()
     }
 
-    pub(super) fn tell(&mut self, ask: &Ask) -> Result<(), Unheard> {
-        let Some(stdin) = &mut self.stdin else { return Err(Unheard::Ended) };
-        let mut line = serde_json::to_vec(ask).map_err(|_| Unheard::Ended)?;
-        line.push(b'\n');
-        stdin.write_all(&line).map_err(|_| Unheard::Ended)
+    fn send(&mut self, ask: &Ask) -> Result<(), Failure> {
+        self.session.send(ask).map_err(|e| Failure::new(FlagKind::Failed, e.to_string()))
     }
 
-    pub(super) fn hear(&mut self, patience: Duration) -> Result<Answer, Unheard> {
-        self.answers.recv_timeout(patience).map_err(|e| match e {
-            RecvTimeoutError::Timeout => Unheard::Silent(patience),
-            RecvTimeoutError::Disconnected => Unheard::Ended,
-        })
-    }
-
-    pub(super) fn ask(&mut self, ask: &Ask, patience: Duration) -> Result<Answer, Unheard> {
-        self.tell(ask)?;
-        self.hear(patience)
-    }
-
-    /// How it ended, with its last words.
-    pub(super) fn epitaph(&mut self) -> String {
-        let began = Instant::now();
-        while !self.has_ended() && began.elapsed() < DYING {
-            thread::sleep(super::LOOK);
+    /// The answer that an event is. A process that gives none in time is killed.
+    fn answer(&mut self, event: Event<Answer>) -> Result<Answer, Failure> {
+        match event {
+            Event::Message(answer) => Ok(answer),
+            Event::Lost(why) => Err(Failure::new(FlagKind::Failed, why)),
+            Event::Silent(silence) => {
+                self.session.killer().kill();
+                let silence = silence.as_secs_f64();
+                let why =
+                    format!("no answer from driver, adapter or NCCL for {silence:.1} s; their process was killed");
+                Err(Failure::new(FlagKind::Hung, why))
+            }
         }
-        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
-        let how = status.ok().flatten().map_or_else(|| "closed its output".to_owned(), |status| status.to_string());
-        match self.last.said() {
-            None => format!("the GPUs' process ended: {how}"),
-            Some(words) => format!("the GPUs' process ended: {how}; its last output: {words}"),
+    }
+
+    pub(super) fn ask(&mut self, ask: &Ask, patience: Duration) -> Result<Answer, Failure> {
+        self.send(ask)?;
+        let event = self.session.next(patience);
+        self.answer(event)
+    }
+
+    /// Lets it serve, however long that takes, until the other side has its samples.
+    pub(super) fn serve(&mut self, until: &dyn Fn() -> bool) -> Result<Answer, Failure> {
+        self.send(&Ask::Serve)?;
+        match self.session.next_unless(Duration::MAX, &mut || until()) {
+            Some(event) => self.answer(event),
+            None => self.ask(&Ask::Stop, super::GRACE),
         }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // it ends when its input does, unless the driver holds it
-        self.stdin = None;
-        self.killer().kill();
-        let began = Instant::now();
-        while !self.has_ended() && began.elapsed() < DYING {
-            thread::sleep(super::LOOK);
-        }
+        // GPUs of a process that still ends are not shown to the next one
+        self.session.kill();
     }
-}
-
-fn line(from: &mut impl BufRead) -> Option<Vec<u8>> {
-    let mut line = Vec::new();
-    let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
-    read.ok().filter(|bytes| *bytes > 0).map(|_| line)
 }

@@ -156,7 +156,7 @@ fn what_answers_no_question_is_no_gpu() {
             "*) echo '{\"Opened\":{\"gpus\":[],\"notes\":[\"no GPU memory: CUDA shows no GPU\"]}}' ;;\n",
             "CUDA shows no GPU",
         ),
-        ("*) echo nonsense ;;\n", "the GPUs' process ended"),
+        ("*) echo nonsense ;;\n", "the GPUs' process sent an invalid message"),
         ("*) exit 1 ;;\n", "the GPUs' process ended: exit status: 1"),
     ] {
         let (sides, found) = shell("none", when);

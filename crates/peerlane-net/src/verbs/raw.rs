@@ -10,12 +10,13 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
 use peerlane_gpu::bindings::verbs::*;
-use peerlane_gpu::library::{self, LibraryError, Opened, function};
+use peerlane_gpu::library::{LibraryError, Opened, function};
+use peerlane_gpu::open;
 
 /// The library, opened once; it stays open.
 fn library() -> Result<&'static Opened<Verbs>, LibraryError> {
     static LIBRARY: OnceLock<Result<Opened<Verbs>, LibraryError>> = OnceLock::new();
-    LIBRARY.get_or_init(library::verbs).as_ref().map_err(Clone::clone)
+    LIBRARY.get_or_init(open::verbs).as_ref().map_err(Clone::clone)
 }
 
 /// A function of the library, or the line that says why there is none.

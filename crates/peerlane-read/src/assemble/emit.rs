@@ -7,7 +7,8 @@ use peerlane_machine::origin::Origin;
 
 use peerlane_machine::units::Rate;
 
-use super::inventory::{Device, Inventory};
+use super::device::Device;
+use super::inventory::Inventory;
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
 use super::stated::Stated;
 

@@ -6,8 +6,9 @@ use peerlane_machine::fabric::PathClass;
 use peerlane_machine::names::numbered;
 use peerlane_machine::origin::Origin;
 
+use super::device::Device;
 use super::implied_tree::{Devices, implied_tree};
-use super::inventory::{Device, Inventory};
+use super::inventory::Inventory;
 use super::skeleton::{Skeleton, Uplink};
 use super::stated::Stated;
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::tool;
-use peerlane_machine::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
+use peerlane_machine::fabric::{PathClass, PciAddress, PcieWidth};
 use peerlane_machine::fact::{
     ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, PciDevice, PciRole, PciTree,
 };
 use peerlane_machine::machine::reading::Doubted;
 use peerlane_machine::names::gpu_number;
 use peerlane_machine::origin::{Origin, Warning};
-use peerlane_machine::units::Rate;
 
+use super::device::Device;
 use super::group::{is_gpu_label, two_views};
 use super::merge::{complete, merge_gpu, merge_host};
 use super::stated::Stated;
@@ -21,48 +21,6 @@ use super::stated::Stated;
 /// The most GPUs and NICs of one machine: more than any has, virtual functions included. Pairs of more
 /// would be of no use to anybody.
 const MAX_DEVICES: usize = 1024;
-
-/// A GPU or NIC.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Device {
-    /// Node name: `GPU0`, `mlx5_0`, `NIC0`.
-    pub(super) name: String,
-    /// Other names.
-    pub(super) aliases: Vec<String>,
-    /// True for a GPU.
-    pub(super) gpu: bool,
-    /// All that is known of it, merged; for a NIC only address, name and widths are used.
-    pub(super) facts: GpuFacts,
-    /// CPUs local to it.
-    pub(super) cpus: Option<CpuList>,
-    /// NUMA node.
-    pub(super) numa: Option<u32>,
-    /// For a NIC, whether it does RDMA.
-    pub(super) rdma: Option<bool>,
-    /// For a NIC, Gb/s of its port as it is stated of it.
-    pub(super) line_rate: Option<f64>,
-    /// Raw rate of its PCIe link, where a source gives only that.
-    pub(super) link_rate: Option<Rate>,
-    /// Rate of its NVLink-C2C in one direction, all links together.
-    pub(super) c2c: Option<Rate>,
-    /// PCI vendor and device.
-    pub(super) pci_id: Option<(u16, u16)>,
-    /// Catalogue part.
-    pub(super) part: Option<String>,
-    /// Statements about it.
-    pub(super) origins: Vec<Origin>,
-}
-
-impl Device {
-    /// Adds a statement about it, once.
-    pub(super) fn rests_on(&mut self, origin: &Origin) {
-        // lines differ first, and what was added last is the likeliest to come again
-        let same = |known: &Origin| known.lines == origin.lines && known == origin;
-        if !self.origins.iter().rev().any(same) {
-            self.origins.push(origin.clone());
-        }
-    }
-}
 
 /// Where devices stand in the list. What several share leads to the first of them.
 #[derive(Debug, Default)]
@@ -146,7 +104,6 @@ impl Inventory {
         if let Some((matrix, _)) = &all.classes {
             all.stated = Stated::of(matrix, &all.devices);
         }
-        all.doubted = super::standing::line_rates(&mut all, evidence);
         all
     }
 

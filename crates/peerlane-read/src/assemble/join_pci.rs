@@ -6,7 +6,8 @@ use peerlane_machine::fact::{PciDevice, PciTree};
 use peerlane_machine::origin::{Origin, Warning};
 use peerlane_machine::units::{Bytes, Rate};
 
-use super::inventory::{Device, Inventory, names_a_node};
+use super::device::Device;
+use super::inventory::{Inventory, names_a_node};
 use super::merge::known_or;
 
 impl Inventory {

@@ -54,6 +54,7 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
         replays,
         remap_pending,
         remap_failed,
+        unreachable,
         fabric_state,
         fabric_status,
         nvlink_domain,

@@ -8,6 +8,7 @@
 //! the input is called contradictory.
 
 mod contradictions;
+mod device;
 mod emit;
 mod from_classes;
 mod from_pci;
@@ -130,7 +131,8 @@ fn machine(mut cluster: Cluster, most: usize) -> Result<(Machine, usize), TooMan
         return Err(TooManyPairs);
     }
     let mut warnings = renumber::renumber(&mut cluster.evidence);
-    let all = Inventory::of(&cluster.evidence);
+    let mut all = Inventory::of(&cluster.evidence);
+    all.doubted = standing::line_rates(&mut all, &cluster.evidence);
     let pairs = all.devices.len() * all.devices.len();
     if pairs > most {
         return Err(TooManyPairs);

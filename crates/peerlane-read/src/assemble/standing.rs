@@ -9,7 +9,8 @@ use peerlane_machine::machine::reading::{Doubt, Doubted, Quantity, Reading, Stan
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 
-use super::inventory::{Device, Inventory};
+use super::device::Device;
+use super::inventory::Inventory;
 
 /// No design gives a switch less than a sixth of what one of its devices runs at: x4 above x16 is a quarter.
 const FAR_BELOW: f64 = 6.0;

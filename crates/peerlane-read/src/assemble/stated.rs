@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::fact::ClassMatrix;
 
-use super::inventory::Device;
+use super::device::Device;
 
 /// A matrix whose names are indexed.
 pub(super) struct ByName<'m> {

@@ -3,9 +3,12 @@
 //! Objects nest as the hardware does. A PCI tree hangs below the package, group or machine that it is
 //! local to. Distance matrices hold NUMA latencies and the bandwidths of NVLink and xGMI.
 
+mod distances;
+
 use std::collections::HashMap;
 
-use super::lstopo_distances::{nvlinks, uncounted_hops};
+use distances::{nvlinks, uncounted_hops};
+
 use super::words::{hex, pci_id};
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};

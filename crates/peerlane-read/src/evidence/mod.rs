@@ -40,7 +40,6 @@ mod labelled_matrix;
 mod lscpu;
 mod lspci;
 mod lspci_lines;
-mod lstopo_distances;
 mod lstopo_text;
 mod lstopo_xml;
 mod modules;

@@ -64,10 +64,8 @@ fn warnings(snapshot: &Snapshot) -> Vec<String> {
         snapshot.gpus.iter().filter(|g| with(g)).map(|g| format!("GPU{}", g.index)).collect()
     };
     let warn = |gpus: Vec<String>, what: &str| (!gpus.is_empty()).then(|| format!("{}: {what}", gpus.join(", ")));
-    let lost = |g: &Gpu| snapshot.absent.iter().any(|a| a.gpus.contains(&g.index) && a.error.contains("is lost"));
     let prohibited = |g: &Gpu| g.modes.compute.as_deref() == Some("Prohibited");
     [
-        warn(names(&lost), "fallen off the bus, as the driver reports (dmesg, Xid 79)"),
         warn(names(&|g| g.modes.mig == Some(true)), "MIG is on: its instances cannot reach other GPUs directly"),
         warn(names(&prohibited), "its compute mode prohibits computing (nvidia-smi -c 0)"),
     ]
@@ -130,6 +128,13 @@ const CAPABILITIES: [(P2pCapability, Of); 5] = [
     (P2pCapability::Prop, |p| &p.prop),
 ];
 
+/// NVML's error where it gives no access to a GPU, or lost it on the way.
+fn unreachable(gpu: &Gpu, snapshot: &Snapshot) -> Option<String> {
+    let of_gpu = |absent: &&Absent| absent.gpus.contains(&gpu.index);
+    let hides = |absent: &&Absent| absent.field == "handle" || absent.error.contains("is lost");
+    snapshot.absent.iter().filter(of_gpu).find(hides).map(|absent| absent.error.clone())
+}
+
 type Pairs<'a> = [Vec<Option<&'a Pair>>];
 
 fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
@@ -155,6 +160,7 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
         replays: gpu.pcie.replays,
         fabric_state: fabric,
         driver: snapshot.driver.clone(),
+        unreachable: unreachable(gpu, snapshot),
         ..GpuFacts::default()
     }
 }

@@ -1,45 +1,58 @@
-//! Findings as JUnit XML: one suite per machine with a case per rule; of a fleet, one per kind with a case per machine.
-//! Cases with a finding that fails are failures, those with others are passed cases with output.
+//! Findings as JUnit XML: one suite per machine with a case per rule; of a fleet, one per kind with a case per machine. What
+//! fails and what is skipped follows from the verdict ([`Line::result`]).
 
 use std::fmt::Write as _;
 
-use crate::item::{Fails, Item};
+use peerlane::verdict::{Line, TestResult};
+
+use crate::item::Item;
 use crate::render::svg::escape;
-use crate::report::Report;
+use crate::report::{Report, Suite};
 
 /// All subjects as one document.
-pub fn junit(reports: &[Report], fails: Fails) -> String {
+pub fn junit(reports: &[Report], line: Line) -> String {
     let command = reports.first().map_or("check", Report::command);
     let mut text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane {command}\">\n");
-    let has_failed = |items: &[&Item]| items.iter().any(|item| item.has_failed(fails));
-    for suite in reports.iter().flat_map(Report::suites) {
-        let failures = suite.cases.iter().filter(|(_, items)| has_failed(items)).count();
-        let (name, tests) = (escape(&suite.name), suite.cases.len());
-        // writing to a string cannot fail
-        let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
-        for (case, items) in &suite.cases {
-            let _ = write!(text, "    <testcase classname=\"{name}\" name=\"{}\"", escape(case));
-            let _ = match items.first() {
-                None => writeln!(text, "/>"),
-                Some(worst) => writeln!(text, ">\n{}    </testcase>", result(worst, items, has_failed(items))),
-            };
-        }
-        text.push_str("  </testsuite>\n");
-    }
+    reports.iter().flat_map(Report::suites).for_each(|of| suite(&mut text, &of, line));
     text.push_str("</testsuites>\n");
     text
 }
 
-/// The outcome of a case that has findings, which the first of them heads.
-fn result(worst: &Item, items: &[&Item], has_failed: bool) -> String {
+fn suite(text: &mut String, of: &Suite, line: Line) {
+    let result = |items: &[&Item]| match items.iter().filter_map(|item| item.finding.contributes()).max() {
+        Some(worst) => line.result(worst),
+        None if items.is_empty() && of.skipped.is_some() => TestResult::Skipped,
+        None => TestResult::Passed,
+    };
+    let count = |wanted| of.cases.iter().filter(|(_, items)| result(items) == wanted).count();
+    let (name, tests) = (escape(&of.name), of.cases.len());
+    let (failures, skipped) = (count(TestResult::Failed), count(TestResult::Skipped));
+    // writing to a string cannot fail
+    let _ =
+        writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">");
+    for (case, items) in &of.cases {
+        let _ = write!(text, "    <testcase classname=\"{name}\" name=\"{}\"", escape(case));
+        let _ = match (items.first(), &of.skipped) {
+            (Some(worst), _) => writeln!(text, ">\n{}    </testcase>", outcome(result(items), worst, items)),
+            (None, Some(reason)) => writeln!(text, "><skipped message=\"{}\"/></testcase>", escape(reason)),
+            (None, None) => writeln!(text, "/>"),
+        };
+    }
+    text.push_str("  </testsuite>\n");
+}
+
+/// A failure, a skip with its reason, or what a passed case has to say; the first finding heads it.
+fn outcome(result: TestResult, worst: &Item, items: &[&Item]) -> String {
     let severity = worst.finding.severity.word();
     let summary = escape(&worst.finding.summary);
     let body: Vec<String> = items.iter().flat_map(|item| body(item)).map(|line| escape(&line)).collect();
     let body = body.join("\n");
-    if has_failed {
-        format!("      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>\n")
-    } else {
-        format!("      <system-out>{severity}: {summary}\n{body}</system-out>\n")
+    match result {
+        TestResult::Failed => format!("      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>\n"),
+        TestResult::Skipped => {
+            format!("      <skipped message=\"{summary}\"/>\n      <system-out>{severity}: {body}</system-out>\n")
+        }
+        TestResult::Passed => format!("      <system-out>{severity}: {summary}\n{body}</system-out>\n"),
     }
 }
 

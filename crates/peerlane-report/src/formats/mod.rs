@@ -8,7 +8,9 @@ mod text;
 
 use std::io::{self, Write};
 
-use crate::item::Fails;
+use peerlane::verdict::Line;
+use serde::Serialize;
+
 use crate::render::style::{self, paint};
 use crate::render::{Detail, line_width};
 use crate::report::Report;
@@ -31,11 +33,11 @@ pub enum Format {
     Prometheus,
 }
 
-/// Writes reports. `detail` is for text, and `fails` for test cases.
+/// Writes reports. `detail` is for text, and `line` for test cases.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(out: &mut dyn Write, format: Format, reports: &[Report], detail: Detail, fails: Fails) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, format: Format, reports: &[Report], detail: Detail, line: Line) -> io::Result<()> {
     match format {
         Format::Text => reports.iter().enumerate().try_for_each(|(i, report)| {
             rule(out, i == 0)?;
@@ -45,7 +47,7 @@ pub fn write(out: &mut dyn Write, format: Format, reports: &[Report], detail: De
             let texts: Vec<String> = reports.iter().map(markdown).collect();
             out.write_all(texts.join("\n").as_bytes())
         }
-        Format::Junit => out.write_all(junit(reports, fails).as_bytes()),
+        Format::Junit => out.write_all(junit(reports, line).as_bytes()),
         Format::Prometheus => out.write_all(prometheus(reports).as_bytes()),
     }
 }
@@ -53,4 +55,13 @@ pub fn write(out: &mut dyn Write, format: Format, reports: &[Report], detail: De
 /// Writes a horizontal rule between machines.
 pub fn rule(out: &mut dyn Write, is_first: bool) -> io::Result<()> {
     if is_first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(line_width()))) }
+}
+
+/// Writes a document as JSON.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
 }

@@ -13,7 +13,8 @@ use peerlane::run::{self, Run, TransferSet, ends};
 use peerlane::transfer::Collective;
 use peerlane::units::Bytes;
 
-use super::document::{Chart, Contention, CurveView, FitView, Point, SetView};
+use super::document::{Contention, SetView};
+use super::figures::{Chart, CurveView, FitView, Point};
 use super::tables::{Tables, short};
 use crate::render::run::sweep_names;
 

@@ -4,8 +4,8 @@ use peerlane::compare::{ComparisonDocument, Design, MeasuredValue};
 use peerlane::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 
-use super::document::{Chart, MachineReport, MatrixView};
-use super::figures::{ComparisonView, FigureValue, FigureView, MeasuredView, SharedMap, SharedMatrix};
+use super::document::{MachineReport, MatrixView};
+use super::figures::{Chart, ComparisonView, FigureValue, FigureView, MeasuredView, SharedMap, SharedMatrix};
 use super::tables::short;
 use crate::formats;
 use crate::render::figures::{self, Better, Row};

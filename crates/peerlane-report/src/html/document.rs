@@ -1,14 +1,14 @@
 //! The content of a report, as JSON inside the HTML page. `schema/report-2.json` describes it; the page's TypeScript
 //! types are generated from that.
 
-use peerlane::check::{Finding, Verdict};
+use peerlane::check::Finding;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
-use peerlane::units::Bytes;
+use peerlane::verdict::Verdict;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::figures::{ComparisonView, Kind};
+use super::figures::{Chart, ComparisonView, Kind};
 use crate::render::drawing::Drawing;
 
 /// The name of the format of [`ReportDocument`].
@@ -290,62 +290,6 @@ pub struct HopView {
     pub range: Option<[f64; 2]>,
     /// The reason: index into the words.
     pub why: Option<usize>,
-}
-
-/// Curves that share their axes.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Chart {
-    /// The metric: `bandwidth by message size, copy engine`.
-    pub what: String,
-    /// Unit of the values; absent for counts.
-    pub unit: Option<Unit>,
-    /// The curves.
-    pub curves: Vec<CurveView>,
-    /// Indices into the machine's evidence.
-    pub sources: Vec<usize>,
-}
-
-/// Numbers by message size.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CurveView {
-    /// The end points, or the program and column.
-    pub name: String,
-    /// The points, in ascending order of size.
-    pub points: Vec<Point>,
-    /// The fitted model, if there is one.
-    pub fit: Option<FitView>,
-}
-
-/// One message size.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct Point {
-    /// Message size in bytes.
-    pub size: Bytes,
-    /// The value.
-    pub value: f64,
-    /// Low end of its 95 % interval.
-    pub low: Option<f64>,
-    /// High end.
-    pub high: Option<f64>,
-}
-
-/// A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FitView {
-    /// Least time t₁ in µs.
-    pub least_us: f64,
-    /// Start-up time t₀ in µs.
-    pub startup_us: f64,
-    /// Asymptotic rate in GB/s.
-    pub rate: f64,
-    /// The size that reaches half of the asymptotic rate, in bytes.
-    pub half_size: Bytes,
-    /// The model's value at each point, in the chart's unit.
-    pub values: Vec<f64>,
-    /// Sizes at which it deviates by more than `tolerance`.
-    pub misfits: Vec<Bytes>,
-    /// The relative deviation above which a size counts as a misfit.
-    pub tolerance: f64,
 }
 
 /// Sets of concurrent transfers of one kind.

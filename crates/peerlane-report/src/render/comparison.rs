@@ -4,7 +4,7 @@ mod table;
 
 use std::collections::{HashMap, HashSet};
 
-use peerlane::comparison::{Comparison, Expected, ExpectedMatrix, Series, Source};
+use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source, Standing};
 use peerlane::fabric::{Fabric, NodeKind};
 use peerlane::matrix::{Engine, Unit};
 use peerlane::names::{natural, ranges};
@@ -50,22 +50,8 @@ struct Cell {
     class: Option<String>,
     expected: Option<f64>,
     measured: Option<(f64, f64)>,
-    /// Whether a measured value is not as expected.
-    off: bool,
-}
-
-/// A value this close to the prediction is as expected, even where the prediction's interval is narrower.
-const CLOSE: f64 = 0.1;
-
-/// A value this far from the prediction is not, even where the interval is wider.
-const FAR: f64 = 0.25;
-
-/// Whether a measured range leaves what counts as the prediction's interval.
-fn is_off(expected: &Expected, (from, to): (f64, f64)) -> bool {
-    let Expected { value, low, high, .. } = *expected;
-    let low = low.clamp(value * (1.0 - FAR), value * (1.0 - CLOSE));
-    let high = high.clamp(value * (1.0 + CLOSE), value * (1.0 + FAR));
-    value > 0.0 && (from < low || to > high)
+    /// How what was measured stands to what is expected, where both are known.
+    standing: Option<Standing>,
 }
 
 /// How many values there are, and how many are as expected.
@@ -75,8 +61,10 @@ pub struct Tally {
     pub values: usize,
     /// Of these, with an expectation.
     pub compared: usize,
-    /// Of these, not as expected.
+    /// Of these, worse than expected.
     pub off: usize,
+    /// Of these, better than expected: the expectation is in doubt.
+    pub better: usize,
     /// Expectations without a value.
     pub expected: usize,
 }
@@ -88,18 +76,19 @@ pub fn tally(sections: &[Section]) -> Tally {
     Tally {
         values: count(&|c| c.measured.is_some()),
         compared: count(&|c| c.measured.is_some() && c.expected.is_some()),
-        off: count(&|c| c.off),
+        off: count(&|c| c.standing == Some(Standing::Worse)),
+        better: count(&|c| c.standing == Some(Standing::Better)),
         expected: count(&|c| c.measured.is_none() && c.expected.is_some()),
     }
 }
 
-/// The values that are not as expected.
+/// The values that are worse than expected.
 pub fn off(sections: &[Section]) -> Vec<Section> {
     let off = sections.iter().map(|section| Section {
         what: section.what.clone(),
         sources: section.sources.clone(),
         unit: section.unit,
-        cells: section.cells.iter().filter(|cell| cell.off).cloned().collect(),
+        cells: section.cells.iter().filter(|cell| cell.standing == Some(Standing::Worse)).cloned().collect(),
     });
     off.filter(|section| !section.cells.is_empty()).collect()
 }
@@ -144,8 +133,8 @@ impl Sections<'_> {
             let expected = series.expected(i, j).filter(|e| e.value > 0.0);
             let measured = series.measured(i, j).map(|m| (m.value, m.upto));
             let shown = if any_measured { measured.is_some() } else { expected.is_some() };
-            let off = expected.zip(measured).is_some_and(|(expected, measured)| is_off(expected, measured));
-            let cell = || Cell { off, ..self.cell(row, col, expected.map(|e| e.value), measured) };
+            let cell =
+                || Cell { standing: series.standing(i, j), ..self.cell(row, col, expected.map(|e| e.value), measured) };
             // what RDMA takes from NIC to NIC is no path of the machine
             let is_nic = |name| self.fabric.find(name).is_some_and(|id| self.fabric.node(id).kind == NodeKind::Nic);
             let class = match (with_diagonal && is_nic(row) && is_nic(col), row == col) {
@@ -171,7 +160,7 @@ impl Sections<'_> {
 
     fn cell(&self, row: &str, col: &str, expected: Option<f64>, measured: Option<(f64, f64)>) -> Cell {
         let class = class(self.fabric, row, col);
-        Cell { row: row.to_owned(), col: col.to_owned(), class, expected, measured, off: false }
+        Cell { row: row.to_owned(), col: col.to_owned(), class, expected, measured, standing: None }
     }
 
     fn add(&mut self, what: String, source: String, unit: Unit, cells: Vec<Cell>) {
@@ -416,7 +405,7 @@ mod tests {
             class: Some("NV18".into()),
             expected: Some(396.1),
             measured: Some((393.4, 393.9)),
-            off: false,
+            standing: None,
         };
         let section = |what: &str, cells| Section {
             what: format!("bandwidth, {what}, GB/s"),
@@ -455,7 +444,7 @@ mod tests {
             class: Some("PIX".into()),
             expected: Some(expected),
             measured: Some((measured, measured)),
-            off: false,
+            standing: None,
         };
         let cells =
             vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];

@@ -5,12 +5,16 @@ use std::io::{self, Write};
 
 use peerlane::check::{Finding, Severity};
 use peerlane::export::json::MachineCheck;
+use peerlane::machine::Machine;
 use peerlane::subject::join;
 
 use super::line_width;
 use super::style::{self, paint};
 use super::text::{clip, count, width, wrap};
 use crate::item::Item;
+
+/// How many unknowns, assumptions and warnings are shown by default.
+const FEW: usize = 4;
 
 /// `1 error, 2 warnings`, or `no findings`.
 pub fn counts(findings: &[Finding]) -> String {
@@ -112,9 +116,9 @@ fn short(out: &mut dyn Write, item: &Item, is_told: bool) -> io::Result<()> {
     let confirm = wrap(&finding.confirm, field_width()).len();
     let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
     let cost = cost(finding).map(|cost| format!("costs {cost}"));
-    let expected = Some(format!("expected {}", finding.expected)).filter(|_| !finding.expected.is_empty());
+    let expected = Some(format!("expected {}", item.expected())).filter(|_| !item.expected().is_empty());
     let details =
-        [Some(finding.measured.clone()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
+        [Some(item.measured().to_owned()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
     let room = LINES.saturating_sub(head + fix + confirm);
     field(out, "measured", &fitting(details, "; ", field_width(), room), style::PLAIN)?;
     let text = if is_told { String::new() } else { shortened(&finding.fix, field_width(), fix) };
@@ -193,12 +197,12 @@ fn headed(out: &mut dyn Write, item: &Item, most: usize) -> io::Result<usize> {
 fn whole(out: &mut dyn Write, item: &Item) -> io::Result<()> {
     headed(out, item, usize::MAX)?;
     let finding = &item.finding;
-    field(out, "expected", &finding.expected, style::PLAIN)?;
-    field(out, "measured", &finding.measured, style::PLAIN)?;
+    field(out, "expected", item.expected(), style::PLAIN)?;
+    field(out, "measured", item.measured(), style::PLAIN)?;
     field(out, "costs", &cost(finding).unwrap_or_default(), style::PLAIN)?;
     field(out, "fix", &finding.fix, style::PLAIN)?;
     field(out, "confirm", &finding.confirm, style::DIM)?;
-    field(out, "evidence", &finding.evidence.join("; "), style::DIM)
+    field(out, "evidence", &item.evidence(), style::DIM)
 }
 
 fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> io::Result<()> {
@@ -227,6 +231,22 @@ pub fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display], most:
     Ok(())
 }
 
+/// Contradictions, unknowns, assumptions and warnings.
+pub fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> io::Result<()> {
+    let most = if verbose { usize::MAX } else { FEW };
+    let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
+    let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
+    sentences(out, "Contradictions", &contradictions, usize::MAX)?;
+    sentences(out, "Unknown", &machine.unknown, most)?;
+    sentences(out, "Assumed", &machine.assumptions, most)?;
+    sentences(out, "Warnings", &warnings, most)?;
+    if verbose {
+        let evidence: Vec<String> = machine.evidence.iter().map(|e| e.origin.to_string()).collect();
+        sentences(out, "Evidence", &evidence, usize::MAX)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +268,7 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
         // of different rules
@@ -278,6 +299,7 @@ mod tests {
                 certainty: Certainty::Likely,
                 confirm: "word ".repeat(30),
                 cost: None,
+                reset: false,
             };
             let text = crate::render::plain(|out| {
                 brief(out, &Item::all(std::slice::from_ref(&finding)), Amount { full: 3, brief: 6 }, None)
@@ -306,6 +328,7 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let mut out = Vec::new();
         write(&mut out, &Item::all(std::slice::from_ref(&finding))).unwrap();
@@ -330,6 +353,7 @@ mod tests {
             certainty: Certainty::Certain,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let found = [finding("slow", "GPU0"), finding("hot", "GPU7"), finding("slow", "GPU2"), finding("slow", "GPU5")];
         let summaries: Vec<String> =

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use peerlane::check::{Finding, FindingKind, Verdict};
+use peerlane::check::{Finding, TOPOLOGY};
 use peerlane::export::json::MachineCheck;
 use peerlane::machine::Machine;
+use peerlane::verdict::Verdict;
 
 use super::findings::{counts, shortened};
 use super::style::{self, paint};
@@ -32,19 +33,20 @@ impl Headline {
         let first = first(checked);
         let cause = match first {
             Some(finding) => finding.summary.clone(),
-            None if checked.verdict == Verdict::NotJudged && checked.findings.is_empty() => {
-                "nothing given could show a fault".to_owned()
-            }
-            None if checked.checked.is_empty() => counts(&checked.findings),
-            None => format!("{}; checked: {}", counts(&checked.findings), checked.checked.join(", ")),
+            None if checked.verdict == Verdict::NotJudged => not_judged(checked),
+            None => format!("{}; {}", counts(&checked.findings), judged(checked)),
         };
         let fix = first.map(|finding| finding.fix.clone()).filter(|fix| !fix.is_empty()).map(|fix| ("fix", fix));
         let commands: Vec<String> = checked.next.iter().map(|command| format!("`{command}`")).collect();
+        let resume = || {
+            let rest = "measure the rest: the same `peerlane measure` with --resume";
+            checked.missing.as_ref().map(|_| ("next", rest.to_owned()))
+        };
         let next = || {
             let commands = commands.join(" or ");
             (!commands.is_empty()).then(|| ("next", format!("for a verdict, add the output of {commands}")))
         };
-        Headline { machine: title(machine), verdict: checked.verdict, cause, step: fix.or_else(next) }
+        Headline { machine: title(machine), verdict: checked.verdict, cause, step: fix.or_else(resume).or_else(next) }
     }
 
     /// Why, and what would give a verdict where there is none.
@@ -83,14 +85,25 @@ impl Headline {
     }
 }
 
-/// The finding that the verdict follows from: the worst of its kind.
+/// The finding that the verdict follows from: the first that contributes it.
 fn first(checked: &MachineCheck) -> Option<&Finding> {
-    let kind = match checked.verdict {
-        Verdict::Fault => FindingKind::Fault,
-        Verdict::Limited => FindingKind::Design,
-        Verdict::Healthy | Verdict::NotJudged => return None,
-    };
-    checked.findings.iter().find(|finding| finding.kind == kind)
+    checked.findings.iter().find(|finding| finding.contributes() == Some(checked.verdict))
+}
+
+/// What was judged, and what was not: `judged: link widths; not judged: rates`.
+fn judged(checked: &MachineCheck) -> String {
+    let list = |label: &str, all: &[&str]| (!all.is_empty()).then(|| format!("{label}: {}", all.join(", ")));
+    let both = [list("judged", &checked.checked), list("not judged", &checked.unchecked)];
+    both.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Why there is no verdict.
+pub(crate) fn not_judged(checked: &MachineCheck) -> String {
+    match &checked.missing {
+        Some(missing) => format!("{missing}; {}", judged(checked)),
+        None if checked.checked.contains(&TOPOLOGY) => "no fault in the topology; nothing measured".to_owned(),
+        None => format!("nothing given could show a fault; {}", judged(checked)),
+    }
 }
 
 /// A machine's name and title.

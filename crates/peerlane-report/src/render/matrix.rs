@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use peerlane::export::json::Classes;
 use peerlane::fabric::{Fabric, NodeId, NodeKind, PathClass};
+use peerlane::machine::SourcedMatrix;
 use peerlane::names::ranges;
 
-use super::line_width;
 use super::style::{self, paint};
 use super::text::{fit, hang, width};
+use super::{label, line_width};
 
 /// Limit of columns for a name at the head of a row or column.
 const NAME: usize = 16;
@@ -177,6 +178,17 @@ fn of_class(class: PathClass) -> anstyle::Style {
         PathClass::Phb | PathClass::Node => style::PLAIN,
         PathClass::Sys => style::WARN,
     }
+}
+
+/// Matrices of numbers with their descriptions and origins.
+pub(crate) fn sourced(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
+    for SourcedMatrix { matrix: m, origin, .. } in all {
+        writeln!(out)?;
+        hang(out, "", &m.describe())?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), line_width())))?;
+        numbers(out, &m.rows, &m.cols, &m.values)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

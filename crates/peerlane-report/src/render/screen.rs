@@ -166,11 +166,14 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             kinds.push("the values".to_owned());
             format!("{}, none of which can be predicted", count(*values, "value"))
         }
-        Tally { values, compared, off, .. } => {
+        Tally { values, compared, off, better, .. } => {
             kinds.push("all values".to_owned());
-            let all = if (values, *off) == (compared, 0) { "all".to_owned() } else { (compared - off).to_string() };
+            let is_all = (values, *off, *better) == (compared, 0, 0);
+            let all = if is_all { "all".to_owned() } else { (compared - off - better).to_string() };
             let mut parts = vec![format!("{all} as expected")];
             parts.extend((*off > 0).then(|| format!("{off} off")));
+            let doubt = || format!("{better} better, which puts the expectation in doubt");
+            parts.extend((*better > 0).then(doubt));
             parts.extend((values > compared).then(|| format!("{} not predicted", values - compared)));
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }

@@ -1,7 +1,8 @@
 //! Colours, by meaning. Text is fitted first and painted last, so that widths count characters.
 
 use anstyle::{Ansi256Color, AnsiColor, Style};
-use peerlane::check::{Severity, Verdict};
+use peerlane::check::Severity;
+use peerlane::verdict::Verdict;
 
 /// Headings.
 pub const HEADING: Style = Style::new().bold();
@@ -54,7 +55,7 @@ pub fn of_severity(severity: Severity) -> Style {
 pub fn of_verdict(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Healthy => GOOD,
-        Verdict::Limited => WARN,
+        Verdict::Limited | Verdict::Unexplained => WARN,
         Verdict::Fault => BAD,
         Verdict::NotJudged => HEADING,
     }

@@ -7,7 +7,6 @@ use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
-use peerlane::machine::Machine;
 use peerlane::model::Assume;
 
 use super::comparison::{self, Head, Section};
@@ -16,9 +15,6 @@ use super::style::{self, paint};
 use super::text::{fit, hang};
 use super::{curves, findings, label, line_width, matrix, tree};
 use crate::item::Item;
-
-/// Sentences of a kind that are shown by default.
-const FEW: usize = 4;
 
 /// Writes it.
 pub(crate) fn write(
@@ -44,7 +40,7 @@ pub(crate) fn write(
         curves::write(out, machine)?;
     }
     heat_maps(out, comparison)?;
-    caveats(out, machine, true)
+    findings::caveats(out, machine, true)
 }
 
 /// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
@@ -86,22 +82,6 @@ fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
             }
         };
         matrix::heat(out, &matrix.rows, &matrix.cols, &matrix.values, look)?;
-    }
-    Ok(())
-}
-
-/// Contradictions, unknowns, assumptions and warnings.
-pub fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> io::Result<()> {
-    let most = if verbose { usize::MAX } else { FEW };
-    let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
-    let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
-    findings::sentences(out, "Contradictions", &contradictions, usize::MAX)?;
-    findings::sentences(out, "Unknown", &machine.unknown, most)?;
-    findings::sentences(out, "Assumed", &machine.assumptions, most)?;
-    findings::sentences(out, "Warnings", &warnings, most)?;
-    if verbose {
-        let evidence: Vec<String> = machine.evidence.iter().map(|e| e.origin.to_string()).collect();
-        findings::sentences(out, "Evidence", &evidence, usize::MAX)?;
     }
     Ok(())
 }

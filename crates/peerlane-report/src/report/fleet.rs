@@ -100,11 +100,12 @@ pub(super) fn suites<'r, 'a>(fleet: &Fleet, items: &'r [Item<'a>]) -> Vec<Suite<
         suites.push(Suite {
             name: format!("{} GPUs: {}", kind.gpus, kind.products.join(", ")),
             cases: members.map(|member| case(&member.name)).collect(),
+            skipped: None,
         });
     }
     let cases: Vec<_> = by_name(between).into_iter().map(|(record, found)| (record.to_owned(), found)).collect();
     if !cases.is_empty() {
-        suites.push(Suite { name: "between machines".to_owned(), cases });
+        suites.push(Suite { name: "between machines".to_owned(), cases, skipped: None });
     }
     suites
 }
@@ -126,12 +127,12 @@ pub(super) fn sample(samples: &mut Samples, fleet: &Fleet) {
         "Share of the usual rate that a path or a switch between machines loses; 0 where it has no number.",
     );
     let mut add = |family, of, found: &Outlier, action| {
-        let subjects = join(&found.subjects, " ");
-        let severity = found.severity.id();
+        let subjects = join(&found.finding.subjects, " ");
+        let severity = found.finding.severity.id();
         let labels = [
             (of, found.machine.as_str()),
             ("subjects", &subjects),
-            ("rule", &found.rule),
+            ("rule", &found.finding.rule),
             ("severity", severity),
             ("action", action),
         ];

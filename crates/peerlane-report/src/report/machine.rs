@@ -1,14 +1,16 @@
 //! What a report shows of one machine.
 
 use peerlane::case::Case;
-use peerlane::check::rule_ids;
+use peerlane::check::{Scope, rule_ids};
 use peerlane::comparison::{Comparison, Metric};
 use peerlane::export::json::MachineCheck;
 use peerlane::matrix::{Direction, Engine, Operation};
+use peerlane::verdict::Verdict;
 
 use super::{Block, Suite, Table};
 use crate::item::Item;
 use crate::render::comparison::{self, Section};
+use crate::render::headline::Headline;
 use crate::render::{plain, screen, tree};
 use crate::samples::Samples;
 
@@ -43,11 +45,16 @@ fn table(title: &'static str, folded: bool, sections: &[Section]) -> Table {
 
 /// The rules that look at a machine.
 pub(super) fn rules() -> Vec<&'static str> {
-    rule_ids().collect()
+    rule_ids(Scope::Machine).collect()
 }
 
 /// A case for each finding, and one for each rule without a finding.
-pub(super) fn suites<'r, 'a>(name: &str, mut rules: Vec<&'r str>, items: &'r [Item<'a>]) -> Vec<Suite<'r, 'a>> {
+pub(super) fn suites<'r, 'a>(
+    name: &str,
+    mut rules: Vec<&'r str>,
+    items: &'r [Item<'a>],
+    headline: Option<&Headline>,
+) -> Vec<Suite<'r, 'a>> {
     // findings of unlisted rules must not be lost
     for item in items {
         if !rules.contains(&item.finding.rule.as_str()) {
@@ -63,7 +70,9 @@ pub(super) fn suites<'r, 'a>(name: &str, mut rules: Vec<&'r str>, items: &'r [It
         let found: Vec<_> = items.iter().filter(|item| item.finding.rule == rule).map(case).collect();
         if found.is_empty() { vec![(rule.to_owned(), Vec::new())] } else { found }
     });
-    vec![Suite { name: name.to_owned(), cases: cases.collect() }]
+    let skipped =
+        headline.filter(|headline| headline.verdict == Verdict::NotJudged).map(|headline| headline.cause.clone());
+    vec![Suite { name: name.to_owned(), cases: cases.collect(), skipped }]
 }
 
 /// Measured and expected rates, and times.

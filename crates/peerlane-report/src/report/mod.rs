@@ -12,8 +12,9 @@ use peerlane::export::json::MachineCheck;
 use peerlane::fleet::Fleet;
 use peerlane::nodes::NodesRun;
 use peerlane::nodes_check::NodesCheck;
+use peerlane::verdict::Line;
 
-use crate::item::{Fails, Item};
+use crate::item::Item;
 use crate::render::headline::Headline;
 use crate::samples::Samples;
 pub(crate) use nodes::summary;
@@ -69,6 +70,8 @@ pub(crate) struct Table {
 pub(crate) struct Suite<'r, 'a> {
     pub(crate) name: String,
     pub(crate) cases: Vec<(String, Vec<&'r Item<'a>>)>,
+    /// Why cases without a finding are skipped, where nothing was judged.
+    pub(crate) skipped: Option<String>,
 }
 
 impl<'a> Report<'a> {
@@ -100,9 +103,12 @@ impl<'a> Report<'a> {
         Report { subject: Subject::Fleet(fleet), title: fleet::title(fleet), headline: None, items }
     }
 
-    /// Whether any of its findings fails.
-    pub fn has_failed(&self, fails: Fails) -> bool {
-        self.items.iter().any(|item| item.has_failed(fails))
+    /// Whether its verdict, or that of a machine of a fleet, reaches a line.
+    pub fn reaches(&self, line: Line) -> bool {
+        match &self.headline {
+            Some(headline) => line.is_reached(headline.verdict),
+            None => self.items.iter().filter_map(|item| item.finding.contributes()).any(|of| line.is_reached(of)),
+        }
     }
 
     /// The command whose result it is.
@@ -123,8 +129,12 @@ impl<'a> Report<'a> {
     /// The findings as test cases.
     pub(crate) fn suites(&self) -> Vec<Suite<'_, 'a>> {
         match self.subject {
-            Subject::Machine(_, _, checked) => machine::suites(&checked.name, machine::rules(), &self.items),
-            Subject::Nodes(_, judged) => machine::suites(&judged.name, nodes::rules(), &self.items),
+            Subject::Machine(_, _, checked) => {
+                machine::suites(&checked.name, machine::rules(), &self.items, self.headline.as_ref())
+            }
+            Subject::Nodes(_, judged) => {
+                machine::suites(&judged.name, nodes::rules(), &self.items, self.headline.as_ref())
+            }
             Subject::Fleet(fleet) => fleet::suites(fleet, &self.items),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerlane::check::RULES_OF_NODES;
+use peerlane::check::{Scope, rule_ids};
 use peerlane::nodes::{NodesRun, Probe};
 use peerlane::nodes_check::{NodesCheck, Pair, SamePairs};
 use peerlane::stats::Median;
@@ -18,13 +18,14 @@ use crate::samples::Samples;
 
 /// The answer in three lines.
 pub(super) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
-    let first = check.findings.first();
-    let cause = match first {
-        Some(finding) => finding.summary.clone(),
-        None if check.checked.is_empty() => {
+    let first = check.findings.iter().find(|finding| finding.contributes() == Some(check.verdict));
+    let cause = match (first, &check.missing) {
+        (Some(finding), _) => finding.summary.clone(),
+        (None, Some(missing)) => format!("{missing}; judged: {}", check.checked.join(", ")),
+        (None, None) if check.checked.is_empty() => {
             "two nodes have no peers, and nothing states what their network should carry".to_owned()
         }
-        None => format!("no findings; checked: {}", check.checked.join(", ")),
+        (None, None) => format!("{}; judged: {}", findings::counts(&check.findings), check.checked.join(", ")),
     };
     let step = first.map(|finding| ("fix", finding.fix.clone()));
     Headline { machine: who(run), verdict: check.verdict, cause, step }
@@ -69,7 +70,7 @@ pub(super) fn blocks(run: &NodesRun, judged: &NodesCheck, most: usize, verbose: 
 
 /// The rules that look at nodes.
 pub(super) fn rules() -> Vec<&'static str> {
-    RULES_OF_NODES.into_iter().chain(["corrupt-data", "gpu-nic-apart"]).collect()
+    rule_ids(Scope::Nodes).collect()
 }
 
 /// How adapters get at the memory of the GPUs beside them, in one line: `GPU memory by verbs: 30 NICs as dmabuf, 2 not at all.`
@@ -135,7 +136,10 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
         0 => "No findings".to_owned(),
         n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
     };
-    let whole = if run.complete { "" } else { " The record is not complete: `peerlane measure --resume` goes on." };
+    let whole = match &check.missing {
+        None if run.complete => "",
+        _ => " The record is not complete: `peerlane measure --resume` goes on.",
+    };
     format!("{findings}; {}: {against}{missing}.{waived}{whole}", count(values, "value"))
 }
 

@@ -8,12 +8,13 @@ use peerlane::assemble::assemble;
 use peerlane::assumptions::{Assumptions, Rating};
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_design};
-use peerlane::check::{Context, Verdict, check, verdict};
+use peerlane::check::{Context, check, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::evidence::read_path;
 use peerlane::machine::Machine;
 use peerlane::matrix::Quantity;
 use peerlane::model::{Assume, Model};
+use peerlane::verdict::Verdict;
 
 /// The machines of a text of the folder; `None`, with a note, where it is not there.
 fn machines(number: &str) -> Option<Vec<Machine>> {

@@ -37,7 +37,7 @@ fn the_sick_are_found_and_no_others() {
     assert_eq!(found, sick, "{:#?}", fleet.outliers);
     // GPU2 and GPU3 hang in the third of them
     let hung = fleet.outliers.iter().find(|odd| odd.machine == "node23").unwrap();
-    assert_eq!((hung.severity, join(&hung.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
+    assert_eq!((hung.finding.severity, join(&hung.finding.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
     assert!(hung.why.contains("hung"), "{}", hung.why);
 }
 
@@ -74,7 +74,9 @@ fn what_changed_since_is_told_and_what_did_not_is_not() {
 /// The verdicts: machine, rule, subjects, severity.
 fn verdicts(nodes: &[Node], dictionary: &Dictionary) -> Vec<(String, String, String, Severity)> {
     let fleet = compare(nodes, dictionary, &Settings::default());
-    let of = |o: &peerlane::fleet::Outlier| (o.machine.clone(), o.rule.clone(), join(&o.subjects, " "), o.severity);
+    let of = |o: &peerlane::fleet::Outlier| {
+        (o.machine.clone(), o.finding.rule.clone(), join(&o.finding.subjects, " "), o.finding.severity)
+    };
     let mut all: Vec<_> = fleet.outliers.iter().map(of).collect();
     all.sort();
     all
@@ -128,8 +130,12 @@ fn a_machine_that_was_slow_before_shows_it_and_a_few_runs_accuse_nobody() {
     let fleet = compare(&drifted, &dictionary, &Settings::default());
     assert_eq!(fleet.outliers.len(), 1, "{:#?}", fleet.outliers);
     let worse = &fleet.outliers[0];
-    assert_eq!((worse.rule.as_str(), join(&worse.subjects, " ").as_str()), ("worse-than-before", "GPU2"));
-    assert!(worse.before > worse.measured, "{worse:?}");
+    assert_eq!(
+        (worse.finding.rule.as_str(), join(&worse.finding.subjects, " ").as_str()),
+        ("worse-than-before", "GPU2")
+    );
+    let figures = worse.worst.unwrap();
+    assert!(figures.before > Some(figures.measured), "{worse:?}");
     // among peers one that is slow in each of three records
     let mut peers: Vec<Node> = (0..12).map(|n| read(&format!("n{n}"), 20 + n, 1, false)).collect();
     peers.extend((1..4).map(|at| read("slow", 40 + at, at, true)));
@@ -167,13 +173,17 @@ fn what_check_finds_in_a_record_fleet_finds_too() {
         let here: Vec<_> = fleet.outliers.iter().filter(|o| o.machine == format!("node{n:02}")).collect();
         for finding in &alone {
             let named = |o: &&&peerlane::fleet::Outlier| {
-                o.rule == finding.rule || o.why.contains(&format!("[{}]", finding.rule))
+                o.finding.rule == finding.rule || o.why.contains(&format!("[{}]", finding.rule))
             };
             assert!(here.iter().any(|o| named(&o)), "node{n:02}: {} is missing in {here:#?}", finding.rule);
             checked += 1;
         }
-        for outlier in here.iter().filter(|o| o.rule != "outlier") {
-            assert!(alone.iter().any(|f| f.rule == outlier.rule), "node{n:02}: check does not find {}", outlier.rule);
+        for outlier in here.iter().filter(|o| o.finding.rule != "outlier") {
+            assert!(
+                alone.iter().any(|f| f.rule == outlier.finding.rule),
+                "node{n:02}: check does not find {}",
+                outlier.finding.rule
+            );
         }
         assert_eq!(here.is_empty(), sick(n).is_none(), "node{n:02}: {here:#?}");
     }

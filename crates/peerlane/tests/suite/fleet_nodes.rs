@@ -62,15 +62,16 @@ fn of_days(cluster: &Cluster, faults: &[&str]) -> Fleet {
 
 /// Machine, parts, rule, action, records.
 fn found(fleet: &Fleet) -> Vec<(String, String, String, Action, usize)> {
-    let of =
-        |o: &peerlane::fleet::Outlier| (o.machine.clone(), join(&o.subjects, " "), o.rule.clone(), o.action, o.repeats);
+    let of = |o: &peerlane::fleet::Outlier| {
+        (o.machine.clone(), join(&o.finding.subjects, " "), o.finding.rule.clone(), o.action, o.repeats)
+    };
     let mut all: Vec<_> = fleet.outliers.iter().map(of).collect();
     all.sort();
     all
 }
 
 fn of_network(fleet: &Fleet) -> Vec<(String, String, usize)> {
-    fleet.network.iter().map(|o| (join(&o.subjects, " "), o.rule.clone(), o.repeats)).collect()
+    fleet.network.iter().map(|o| (join(&o.finding.subjects, " "), o.finding.rule.clone(), o.repeats)).collect()
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn healthy_clusters_accuse_nobody_for_days() {
 fn nobody_is_accused_for_being_at_the_edge_of_a_leaf_switch_or_behind_full_uplinks() {
     for (nodes, shape) in [(300, "fat-tree:2"), (200, "fat-tree:2:4"), (130, "fat-tree:2:2"), (64, "torus:4x4x4")] {
         let fleet = of_days(&shaped("k20-cx3-snb", nodes, shape), &["", ""]);
-        let few = |o: &&peerlane::fleet::Outlier| o.action != Action::Monitor || o.rule != "late-between-nodes";
+        let few = |o: &&peerlane::fleet::Outlier| o.action != Action::Monitor || o.finding.rule != "late-between-nodes";
         assert_eq!(fleet.outliers.iter().filter(few).count(), 0, "{shape}: {:#?}", fleet.outliers);
         assert!(fleet.outliers.len() < 3, "{shape}: {:#?}", fleet.outliers);
         assert_eq!(of_network(&fleet), [], "{shape}");
@@ -131,7 +132,9 @@ fn planted_faults_of_several_days_are_found_with_the_right_part_and_paths_accuse
     assert_eq!(of_network(&fleet), [("node4-node5".to_owned(), "slow-between-nodes".to_owned(), 5)]);
     assert!(fleet.network.iter().all(|found| found.action == Action::Monitor));
     let cable = fleet.outliers.iter().find(|o| o.machine == "node7").unwrap();
-    assert!(cable.peers > cable.measured && cable.before.is_some() && cable.why.contains("peers"), "{cable:#?}");
+    let figures = cable.worst.unwrap();
+    let known = figures.peers > Some(figures.measured) && figures.before.is_some();
+    assert!(known && cable.why.contains("peers"), "{cable:#?}");
 }
 
 #[test]
@@ -139,7 +142,11 @@ fn a_part_that_comes_and_goes_is_watched() {
     let nic = "slow-nic:node6/mlx5_1:0.5";
     let fleet = days(12, &["", nic, "", nic, ""]);
     assert_eq!(found(&fleet), [("node6".to_owned(), "mlx5_1".to_owned(), "slow-nic".to_owned(), Action::Monitor, 2)]);
-    assert!(fleet.outliers[0].summary.starts_with("in 2 of 5 records, but not in the last: "), "{:#?}", fleet.outliers);
+    assert!(
+        fleet.outliers[0].finding.summary.starts_with("in 2 of 5 records, but not in the last: "),
+        "{:#?}",
+        fleet.outliers
+    );
 }
 
 #[test]
@@ -149,7 +156,11 @@ fn a_node_at_the_end_of_other_slow_paths_each_day_is_watched_and_its_partners_ar
     let fleet = days(12, &[&faults[0], &faults[1], &faults[2]]);
     let accused: Vec<(&str, Action)> = fleet.outliers.iter().map(|o| (o.machine.as_str(), o.action)).collect();
     assert_eq!(accused, [("node3", Action::Monitor)], "{:#?}", fleet.outliers);
-    assert!(fleet.outliers[0].summary.contains("slow paths in 3 records, with 3 others"), "{:#?}", fleet.outliers);
+    assert!(
+        fleet.outliers[0].finding.summary.contains("slow paths in 3 records, with 3 others"),
+        "{:#?}",
+        fleet.outliers
+    );
     // two may be chance
     let fleet = days(12, &[&faults[0], &faults[1], ""]);
     assert_eq!(found(&fleet), []);
@@ -179,15 +190,19 @@ fn what_all_nodes_of_a_record_have_is_their_networks_and_a_baseline_shows_drift_
     let fleet = of(&all_slower, &before);
     assert_eq!((fleet.records, found(&fleet)), (1, Vec::new()), "{:#?}", fleet.outliers);
     let [only] = &fleet.network[..] else { panic!("{:#?}", fleet.network) };
-    assert_eq!((only.rule.as_str(), only.machine.as_str()), ("worse-than-before", "node0 and 15 more"));
-    assert!(only.summary.starts_with("16 of 16 nodes are worse than in earlier records, by up to 2"), "{only:#?}");
+    assert_eq!((only.finding.rule.as_str(), only.machine.as_str()), ("worse-than-before", "node0 and 15 more"));
+    assert!(
+        only.finding.summary.starts_with("16 of 16 nodes are worse than in earlier records, by up to 2"),
+        "{only:#?}"
+    );
     // a NIC that lost what is within the noise of neither its peers nor its past
     let one = read(&day(1, "slow-nic:node5/mlx5_3:0.88"), "after.json", &dictionary);
     let fleet = of(&one, &before);
     let named: Vec<(&str, String)> =
-        fleet.outliers.iter().map(|o| (o.machine.as_str(), join(&o.subjects, " "))).collect();
+        fleet.outliers.iter().map(|o| (o.machine.as_str(), join(&o.finding.subjects, " "))).collect();
     assert_eq!((named, fleet.network.len()), (vec![("node5", "mlx5_3".to_owned())], 0), "{:#?}", fleet.outliers);
-    assert!(fleet.outliers[0].before > fleet.outliers[0].measured, "{:#?}", fleet.outliers);
+    let figures = fleet.outliers[0].worst.unwrap();
+    assert!(figures.before > Some(figures.measured), "{:#?}", fleet.outliers);
     // one of twelve partitions of the same kind has a slower network
     let four = self::cluster(4);
     let partition = |at: usize| {
@@ -199,7 +214,7 @@ fn what_all_nodes_of_a_record_have_is_their_networks_and_a_baseline_shows_drift_
     let fleet = of(&(0..12).flat_map(partition).collect::<Vec<Node>>(), &[]);
     assert_eq!((fleet.machines.len(), found(&fleet)), (48, Vec::new()), "{:#?}", fleet.outliers);
     let [only] = &fleet.network[..] else { panic!("{:#?}", fleet.network) };
-    assert_eq!((only.rule.as_str(), only.machine.as_str()), ("outlier", "p7-0 and 3 more"));
+    assert_eq!((only.finding.rule.as_str(), only.machine.as_str()), ("outlier", "p7-0 and 3 more"));
 }
 
 #[test]
@@ -223,7 +238,7 @@ fn a_hosts_own_records_and_those_between_nodes_are_of_one_machine() {
     let counts: Vec<usize> = fleet.machines.iter().map(|machine| machine.records).collect();
     assert_eq!(counts, [2, 2, 2, 2, 2, 2, 1, 1]);
     let named: Vec<(&str, String)> =
-        fleet.outliers.iter().map(|o| (o.machine.as_str(), join(&o.subjects, " "))).collect();
+        fleet.outliers.iter().map(|o| (o.machine.as_str(), join(&o.finding.subjects, " "))).collect();
     assert_eq!(named, [("node3", "mlx5_1".to_owned())]);
     assert!(fleet.notes.iter().any(|note| note.starts_with("1 records are copies")), "{:?}", fleet.notes);
     // both kinds of numbers are in the heat map
@@ -254,8 +269,8 @@ fn a_node_that_lost_a_nic_is_named_and_stays_with_its_kind() {
     });
     let fleet = compare(&read(&run, "run.json", &dictionary), &dictionary, &Settings::default());
     let named: Vec<(&str, &str, Action)> =
-        fleet.outliers.iter().map(|o| (o.machine.as_str(), o.rule.as_str(), o.action)).collect();
+        fleet.outliers.iter().map(|o| (o.machine.as_str(), o.finding.rule.as_str(), o.action)).collect();
     assert_eq!((fleet.kinds.len(), named), (1, vec![("node4", "outlier", Action::Monitor)]), "{:#?}", fleet.outliers);
-    let summary = &fleet.outliers[0].summary;
+    let summary = &fleet.outliers[0].finding.summary;
     assert!(summary.contains("3 NICs") && summary.ends_with(": mlx5_2 is missing"), "{summary}");
 }

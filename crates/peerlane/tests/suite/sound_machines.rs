@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
-use peerlane::check::{Context, FindingKind, Severity, Verdict, check, verdict};
+use peerlane::check::{Context, FindingKind, Severity, check, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::machine::Machine;
 use peerlane::model::Model;
+use peerlane::verdict::Verdict;
 
 /// The verdict with the faults that it relies on.
 fn judged(machine: Machine) -> (Verdict, Vec<String>) {

@@ -26,16 +26,6 @@ impl View<'_> {
         self.on_bus.max(self.gpus().len())
     }
 
-    /// GPUs that the driver reports as lost.
-    pub(super) fn lost(&self) -> Vec<u32> {
-        let absent = self.snapshot.iter().flat_map(|snapshot| &snapshot.absent);
-        let mut lost: Vec<u32> =
-            absent.filter(|one| one.error.contains("is lost")).flat_map(|one| one.gpus.iter().copied()).collect();
-        lost.sort_unstable();
-        lost.dedup();
-        lost
-    }
-
     /// Why the visible GPUs are not the whole machine.
     pub(super) fn hidden(&self) -> Option<String> {
         let seen = self.gpus().len();
@@ -87,7 +77,7 @@ fn has_processes(gpu: &Gpu) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::evidence::nvml::{Absent, Process};
+    use peerlane::evidence::nvml::Process;
 
     fn snapshot(edit: impl Fn(&mut Gpu)) -> Snapshot {
         let mut gpus: Vec<Gpu> = (0..2).map(|index| Gpu { index, ..Gpu::default() }).collect();
@@ -125,12 +115,5 @@ mod tests {
         }
         // a masked bus hides nothing from the driver
         assert_eq!(View { on_bus: 0, ..view(&two) }.hidden(), None);
-    }
-
-    #[test]
-    fn a_lost_gpu_is_named() {
-        let lost = Absent { field: "handle".to_owned(), error: "the GPU is lost".to_owned(), gpus: vec![1] };
-        let snapshot = Snapshot { absent: vec![lost.clone(), lost], ..snapshot(|_| {}) };
-        assert_eq!(view(&snapshot).lost(), [1]);
     }
 }

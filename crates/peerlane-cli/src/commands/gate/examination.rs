@@ -5,24 +5,24 @@ use std::ffi::OsString;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peerlane::action::Action;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
-use peerlane::check::Verdict as Checked;
+use peerlane::check;
 use peerlane::comparison::Comparison;
 use peerlane::fabric::NodeKind;
 use peerlane::fact::Fact;
-use peerlane::gate::{self, Outcome, Verdict};
+use peerlane::gate::{self, Conclusion};
 use peerlane::model::Model;
 use peerlane::run::{Limits, Run};
+use peerlane::verdict::Gate;
 use peerlane_gpu::{LEAVING, LOOK_AGAIN};
 
 use super::bars::View;
 use super::prober::{HUNG, Probe, Stop};
 use super::survey::{self, Survey, Unsurveyed};
 use crate::Failure;
-use crate::commands::measure::{self, Measured};
-use crate::commands::site::Site;
+use crate::measuring::machine::{self, Measured};
+use crate::site::Site;
 
 /// Share of the time that a survey may take: a driver that needs longer hangs.
 const SURVEY: f64 = 0.7;
@@ -43,8 +43,8 @@ pub(super) struct Task {
 
 /// What came of it.
 pub(super) struct Examination {
-    pub(super) verdict: Verdict,
-    /// Whether the verdict is that the driver hangs.
+    pub(super) conclusion: Conclusion,
+    /// Whether it is that the driver hangs.
     pub(super) hung: bool,
     pub(super) gpus: usize,
     pub(super) planned: usize,
@@ -55,17 +55,17 @@ pub(super) struct Examination {
 }
 
 impl Examination {
-    fn of(verdict: Verdict) -> Self {
+    fn of(conclusion: Conclusion) -> Self {
         let notes = Vec::new();
-        Examination { verdict, hung: false, gpus: 0, planned: 0, measured: 0, repeated: 0, run: None, notes }
+        Examination { conclusion, hung: false, gpus: 0, planned: 0, measured: 0, repeated: 0, run: None, notes }
     }
 
     pub(super) fn not_judged(why: impl Into<String>) -> Self {
-        Self::of(Verdict::not_judged(why))
+        Self::of(Conclusion::not_judged(why))
     }
 
     fn hung(why: String) -> Self {
-        Examination { hung: true, ..Self::of(Verdict::hung(why)) }
+        Examination { hung: true, ..Self::of(Conclusion::hung(why)) }
     }
 }
 
@@ -73,7 +73,7 @@ impl Examination {
 pub(super) fn examine(task: &Task, site: &Site) -> Result<Examination, Failure> {
     match task.target.as_deref().filter(|target| *target != "live") {
         Some(target) => {
-            let measured = measure::resolve(Some(target), "gate")?;
+            let measured = machine::resolve(Some(target), "gate")?;
             if task.passive {
                 return Ok(Examination::not_judged("a simulated machine reports nothing about itself"));
             }
@@ -118,13 +118,9 @@ fn this_machine(task: &Task, site: &Site, leaving: Instant) -> Examination {
     let on_bus = on_bus.max().unwrap_or_default();
     let visible = env::var_os("CUDA_VISIBLE_DEVICES");
     let view = View { snapshot: look.snapshot.as_ref(), on_bus, mps, visible: visible.as_deref() };
-    let (lost, hidden, occupied, gpus) = (view.lost(), view.hidden(), view.occupied(), view.present());
+    let (hidden, occupied, gpus) = (view.hidden(), view.occupied(), view.present());
     let used = view.is_used();
     let with = |examination: Examination, notes: Vec<String>| Examination { gpus, notes, ..examination };
-    if let [first, ..] = lost.as_slice() {
-        let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
-        return with(isolated(format!("GPU{first}{more}: fallen off the bus, as the driver reports")), notes);
-    }
     if let Some(wanted) = task.gpus.filter(|wanted| gpus < *wanted) {
         return with(isolated(format!("machine: {gpus} of {wanted} GPUs present")), notes);
     }
@@ -135,13 +131,13 @@ fn this_machine(task: &Task, site: &Site, leaving: Instant) -> Examination {
     if let Some(why) = hidden {
         return with(Examination::not_judged(why), notes);
     }
-    let measured = match measure::of_look(look, measure::here()) {
+    let measured = match machine::of_look(look, machine::here()) {
         Ok(measured) => measured,
         Err(Failure::Message(why)) => return with(Examination::not_judged(why), notes),
         Err(Failure::Output(_)) => return with(Examination::not_judged("the machine cannot be read"), notes),
     };
     let passive = judged(&Case::from(measured.machine.clone()), site);
-    if task.passive || passive.outcome == Outcome::Fault {
+    if task.passive || passive.outcome == Gate::Isolate {
         return with(Examination::of(passive), notes);
     }
     if let Some(why) = occupied {
@@ -168,7 +164,7 @@ fn silent(waited: Duration) -> Examination {
 }
 
 fn isolated(reason: String) -> Examination {
-    Examination::of(Verdict { action: Some(Action::Isolate), ..Verdict::hung(reason) })
+    Examination::of(Conclusion::hung(reason))
 }
 
 fn measure_it(measured: Measured, task: &Task, site: &Site, notes: Vec<String>) -> Examination {
@@ -180,7 +176,7 @@ fn measure_it(measured: Measured, task: &Task, site: &Site, notes: Vec<String>) 
     let mut probe = Probe::new(device, Limits::of(&machine), until);
     let judge = |run: &Run| match Case::of_run(run.clone(), "run") {
         Ok(case) => judged(&case, site),
-        Err(error) => Verdict::not_judged(error.to_string()),
+        Err(error) => Conclusion::not_judged(error.to_string()),
     };
     let examined = gate::examine(&machine, subject, &judge, &mut probe);
     let (planned, measured, repeated) = (examined.planned, examined.measured(), examined.repeated);
@@ -193,27 +189,27 @@ fn measure_it(measured: Measured, task: &Task, site: &Site, notes: Vec<String>) 
         run.conditions = peerlane::run::Conditions { began, host, kernel, driver, ..opened };
     }
     (run.conditions.before, run.conditions.after) = (before, after);
-    let mut all = Examination { gpus, planned, measured, repeated, ..Examination::of(examined.verdict) };
+    let mut all = Examination { gpus, planned, measured, repeated, ..Examination::of(examined.conclusion) };
     all.notes = notes.into_iter().chain(probe.notes).collect();
-    let is_fault = all.verdict.outcome == Outcome::Fault;
+    let is_fault = all.conclusion.outcome == Gate::Isolate;
     match examined.stopped {
         // what was found before stays found
         Some(_) if is_fault => {}
         Some(Stop::Broken(why)) => {
-            all.verdict = Verdict::hung(why);
+            all.conclusion = Conclusion::hung(why);
             all.hung = true;
         }
-        Some(Stop::NotJudged(why)) => all.verdict = Verdict::not_judged(why),
-        Some(Stop::OutOfTime) if measured == 0 => all.verdict = Verdict::not_judged("out of time"),
+        Some(Stop::NotJudged(why)) => all.conclusion = Conclusion::not_judged(why),
+        Some(Stop::OutOfTime) if measured == 0 => all.conclusion = Conclusion::not_judged("out of time"),
         Some(Stop::OutOfTime) | None => {}
     }
     all.run = Some(run);
     all
 }
 
-/// The verdict on what is known of a machine.
-fn judged(case: &Case, site: &Site) -> Verdict {
+/// What is concluded from what is known of a machine.
+fn judged(case: &Case, site: &Site) -> Conclusion {
     let model = Model::new(&case.machine, Parts::embedded());
     let checked = site.judge(case, &Comparison::of(&model));
-    Verdict::of(&checked.findings, checked.verdict != Checked::NotJudged)
+    Conclusion::of(checked.verdict, &checked.findings, check::missing(case))
 }

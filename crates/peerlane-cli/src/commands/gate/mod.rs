@@ -20,8 +20,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::action::Action;
-use peerlane::gate::{Outcome as Judged, Verdict};
+use peerlane::gate::Conclusion;
 use peerlane::one_line::escaped;
+use peerlane::verdict::Gate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,13 +31,13 @@ use self::order::Filled;
 use self::state::{Busy, Counts, Drain, Order, Store};
 use self::style::{Status, Trouble};
 pub(crate) use self::survey::survey;
-use super::json;
-use super::site::Site;
 use crate::args::GateArgs;
+use crate::formats::json;
+use crate::site::Site;
 use crate::{Failure, Outcome, output_file};
 
 /// Names the format of `--json`.
-const SCHEMA: &str = "peerlane/gate/1";
+const SCHEMA: &str = "peerlane/gate/2";
 
 /// A driver that hangs must do so this often in a row where calls are counted: a slow one looks the same once.
 const HUNG_FAILURES: u32 = 2;
@@ -57,9 +58,9 @@ pub(crate) struct GateDocument {
     status: Status,
     /// The exit status.
     exit: u8,
-    /// The verdict of this call.
+    /// What this call concludes.
     #[serde(flatten)]
-    verdict: Verdict,
+    concluded: Conclusion,
     /// GPUs of the machine.
     gpus: usize,
     /// Steps that were to be measured.
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &GateArgs, out: &mut dyn Write) -> Result<Outcome, Failu
             crate::system::end_now(i32::from(status))
         }
         Err(Failure::Message(why)) => {
-            crate::say(&why);
+            crate::console::say(&why);
             crate::system::end_now(i32::from(style::failed(args.exit)))
         }
         Err(output) => Err(output),
@@ -170,7 +171,7 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
         Some(why) => Examination::not_judged(why),
         None => examined(task, site, times)?,
     };
-    let Examination { verdict, hung, gpus, planned, measured, repeated, run, notes: more } = examined;
+    let Examination { conclusion: concluded, hung, gpus, planned, measured, repeated, run, notes: more } = examined;
     notes.extend(more);
     if let (Some(path), Some(run)) = (&args.output, &run) {
         let text = run.to_json().map_err(|e| Failure::new(e.to_string()))?;
@@ -180,15 +181,15 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
         }
     }
     let seconds = times.began.elapsed().as_secs_f64();
-    let mut line = verdict.line(&done(gpus, (measured, planned), seconds));
+    let mut line = concluded.line(&done(gpus, (measured, planned), seconds));
     let needed = if hung && store.is_some() { args.failures.max(HUNG_FAILURES) } else { args.failures };
     let counts = Counts { failures: needed, recoveries: args.recoveries };
     let mut alone = state::State::default();
     let state = store.as_mut().map_or(&mut alone, |store| &mut store.state);
-    let order = state.count(&verdict, measured > 0, &line, counts);
+    let order = state.count(&concluded, measured > 0, &line, counts);
     let failures = state.failures;
     keep(&mut store, &mut notes, &mut trouble);
-    let command = order.and_then(|order| carry_out(order, args, &verdict, times));
+    let command = order.and_then(|order| carry_out(order, args, &concluded, times));
     if let Some(Commanded { what, error: Some(why) }) = &command {
         trouble.command = true;
         notes.push(format!("the {what} command failed: {why}"));
@@ -199,16 +200,16 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
         store.state.carried_out(order);
     }
     keep(&mut store, &mut notes, &mut trouble);
-    let status = Status::of(&verdict, failures, needed);
+    let status = Status::of(concluded.outcome, failures, needed);
     if status == Status::Suspect {
         line =
             peerlane::gate::fit(&format!("suspect ({failures} of {needed}): {line}"), peerlane::gate::MOST_CHARACTERS);
     }
     let exit = style::code(args.exit, status, trouble);
     if args.verbose {
-        details(&verdict, &notes);
+        details(&concluded, &notes);
     } else if trouble != Trouble::default() {
-        notes.iter().for_each(|note| crate::say(note));
+        notes.iter().for_each(|note| crate::console::say(note));
     }
     if args.json {
         let state = store.as_ref().map(|Store { state, .. }| Counted {
@@ -223,7 +224,7 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
             line,
             status,
             exit,
-            verdict,
+            concluded,
             gpus,
             planned,
             measured,
@@ -290,13 +291,13 @@ fn keep(store: &mut Option<Store>, notes: &mut Vec<String>, trouble: &mut Troubl
 }
 
 /// Runs the command of an order, if one is given.
-fn carry_out(order: Order, args: &GateArgs, verdict: &Verdict, times: Times) -> Option<Commanded> {
+fn carry_out(order: Order, args: &GateArgs, concluded: &Conclusion, times: Times) -> Option<Commanded> {
     let (what, command) = match order {
         Order::Drain => ("drain", args.drain_command.as_deref()),
         Order::Resume => ("resume", args.resume_command.as_deref()),
     };
-    let action = verdict.action.map_or("", Action::id);
-    let reason = peerlane::gate::fit(&format!("{action} {}", verdict.reason), peerlane::gate::MOST_CHARACTERS);
+    let action = concluded.action.map_or("", Action::id);
+    let reason = peerlane::gate::fit(&format!("{action} {}", concluded.reason), peerlane::gate::MOST_CHARACTERS);
     let (host, reason) = (host(), reason.trim());
     let filled = Filled { host: &host, reason, action };
     let error = order::run(command?, &filled, Times::left(times.end)).err();
@@ -315,18 +316,18 @@ fn done(gpus: usize, (measured, planned): (usize, usize), seconds: f64) -> Strin
 }
 
 /// Findings and notes on standard error.
-fn details(verdict: &Verdict, notes: &[String]) {
-    for one in &verdict.findings {
+fn details(concluded: &Conclusion, notes: &[String]) {
+    for one in &concluded.findings {
         let f = &one.finding;
-        let severity = format!("{:?}", f.severity).to_lowercase();
-        crate::say(&format!("{} [{}, {severity}]: {}", one.action, f.rule, f.summary));
-        crate::say(&format!("  expected {}", f.expected));
-        crate::say(&format!("  measured {}", f.measured));
-        crate::say(&format!("  {}", f.fix));
+        let severity = f.severity.id();
+        crate::console::say(&format!("{} [{}, {severity}]: {}", one.action, f.rule, f.summary));
+        crate::console::say(&format!("  expected {}", f.expected));
+        crate::console::say(&format!("  measured {}", f.measured));
+        crate::console::say(&format!("  {}", f.fix));
     }
-    notes.iter().for_each(|note| crate::say(note));
-    if verdict.outcome == Judged::NotJudged {
-        crate::say(&format!("not judged: {}", verdict.reason));
+    notes.iter().for_each(|note| crate::console::say(note));
+    if concluded.outcome == Gate::Unknown {
+        crate::console::say(&format!("unknown: {}", concluded.reason));
     }
 }
 
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn schema_is_current() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/gate-1.json");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/gate-2.json");
         let fresh = serde_json::to_string_pretty(&schemars::schema_for!(GateDocument)).unwrap() + "\n";
         if env::var_os("UPDATE_SCHEMA").is_some() {
             fs::write(&path, &fresh).unwrap();

@@ -7,8 +7,9 @@ use peerlane::plan::{Method, Plan};
 use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits};
 use peerlane::units::Seconds;
 use peerlane_gpu::Tolerated;
+use peerlane_gpu::session::Event as Received;
 
-use crate::measuring::process::{Heard, TICK, Worker};
+use crate::measuring::process::{self, Worker};
 use crate::measuring::protocol::{Device, Message, Refused, Request};
 use crate::measuring::retries::{Accident, Remaining};
 
@@ -83,83 +84,92 @@ impl<'a> Probe<'a> {
     /// Lets a worker answer what is left of a plan.
     fn send(&mut self, remaining: &Remaining, fresh: bool) -> Result<(), Stop> {
         let unreachable = |error| Stop::NotJudged(format!("cannot reach the measuring process: {error}"));
-        if let (Some(worker), true) = (&self.worker, fresh) {
-            return worker.ask(remaining.plan()).map_err(unreachable);
+        if let (Some(worker), true) = (&mut self.worker, fresh) {
+            return worker.send(remaining.plan()).map_err(unreachable);
         }
         self.starts += 1;
         let tolerated = Tolerated { others: false, ours_before: self.opened, left_behind: self.left_behind.clone() };
         let (device, plan, done) = (self.device.clone(), remaining.plan().clone(), remaining.done().clone());
         let request =
             Request { device, plan, done, tolerated, trial: None, more: true, yields: true, counts_once: true };
-        self.worker = Some(Worker::start(&request).map_err(unreachable)?);
+        self.worker = Some(process::start(&request).map_err(unreachable)?);
         Ok(())
     }
 
     /// Listens to the worker until the plan is answered, or it cannot be.
-    fn hear(&mut self, remaining: &mut Remaining, cells: &mut Vec<Cell>, round: &mut Option<usize>) -> End {
-        let began = Instant::now();
-        let mut heard_at = began;
-        let mut open = self.opened;
+    fn receive(&mut self, remaining: &mut Remaining, cells: &mut Vec<Cell>, round: &mut Option<usize>) -> End {
         loop {
             let left = self.time();
-            let silent = heard_at.elapsed();
-            if open && silent > STEP {
-                return End::Accident(FlagKind::Hung, format!("no sign of life for {:.1} s", silent.as_secs_f64()));
-            }
-            if left.is_zero() {
-                return match open {
-                    true => End::Stopped(Stop::OutOfTime),
-                    false if silent >= HUNG => {
-                        let why = format!("driver: opening the GPUs has not ended in {:.0} s", silent.as_secs_f64());
-                        End::Stopped(Stop::Broken(why))
-                    }
-                    false => {
-                        let why = format!("the GPUs were not open within {:.1} s", silent.as_secs_f64());
-                        End::Stopped(Stop::NotJudged(why))
-                    }
-                };
-            }
             let Some(worker) = &mut self.worker else { return End::Stopped(Stop::OutOfTime) };
-            let Some(heard) = worker.hear(TICK.min(left)) else { continue };
-            heard_at = Instant::now();
-            match heard {
-                Heard::Message(message) => match *message {
-                    Message::Conditions(conditions) => {
-                        (open, self.opened) = (true, true);
-                        self.conditions = Some(*conditions);
+            let most = worker.silence() + left;
+            let patience = if self.opened { STEP.min(most) } else { most };
+            match worker.next_unless(patience, &mut || left.is_zero()) {
+                Some(Received::Message(message)) => {
+                    if let Some(end) = self.take(message, remaining, cells, round) {
+                        return end;
                     }
-                    Message::Refused(Refused { reason, .. }) => {
-                        let reason = reason.split("; use --force").next().unwrap_or_default().to_owned();
-                        return End::Stopped(Stop::NotJudged(reason));
-                    }
-                    Message::Spoilt { kind, message } => return End::Accident(kind, message),
-                    Message::Event(Event::Started(at)) => *round = Some(at),
-                    Message::Event(Event::Cells(mut new)) => {
-                        self.limits.flag(&mut new);
-                        remaining.answered(&new);
-                        cells.extend(new);
-                    }
-                    Message::Event(Event::States(states)) => {
-                        let before = &mut self.observed.before;
-                        *(if before.is_empty() { before } else { &mut self.observed.after }) = states;
-                    }
-                    Message::Event(Event::Counted(counted)) => self.observed.counted = Some(*counted),
-                    Message::Event(Event::Finished(_)) => return End::Answered,
-                    Message::Alive => {}
-                },
-                Heard::Closed => return End::Accident(FlagKind::Failed, worker.epitaph()),
-                Heard::Garbled(problem) => {
-                    let why = format!("the measuring process sent an invalid message: {problem}");
-                    return End::Accident(FlagKind::Failed, why);
                 }
+                Some(Received::Lost(why)) => return End::Accident(FlagKind::Failed, why),
+                Some(Received::Silent(silence)) if self.opened && silence >= STEP => {
+                    return End::Accident(FlagKind::Hung, process::no_sign_of_life(silence));
+                }
+                Some(Received::Silent(_)) => {}
+                None => return End::Stopped(self.out_of_time()),
             }
+        }
+    }
+
+    /// Handles a message; returns how the plan ended if it is the last.
+    fn take(
+        &mut self,
+        message: Message,
+        remaining: &mut Remaining,
+        cells: &mut Vec<Cell>,
+        round: &mut Option<usize>,
+    ) -> Option<End> {
+        match message {
+            Message::Conditions(conditions) => {
+                self.opened = true;
+                self.conditions = Some(*conditions);
+            }
+            Message::Refused(Refused { reason, .. }) => {
+                let reason = reason.split("; use --force").next().unwrap_or_default().to_owned();
+                return Some(End::Stopped(Stop::NotJudged(reason)));
+            }
+            Message::Corrupted { kind, message } => return Some(End::Accident(kind, message)),
+            Message::Event(Event::Started(at)) => *round = Some(at),
+            Message::Event(Event::Cells(mut new)) => {
+                self.limits.flag(&mut new);
+                remaining.answered(&new);
+                cells.extend(new);
+            }
+            Message::Event(Event::States(states)) => {
+                let before = &mut self.observed.before;
+                *(if before.is_empty() { before } else { &mut self.observed.after }) = states;
+            }
+            Message::Event(Event::Counted(counted)) => self.observed.counted = Some(*counted),
+            Message::Event(Event::Finished(_)) => return Some(End::Answered),
+            Message::Alive => {}
+        }
+        None
+    }
+
+    /// What it means that the time is over.
+    fn out_of_time(&self) -> Stop {
+        let silent = self.worker.as_ref().map_or(Duration::ZERO, Worker::silence);
+        match (self.opened, silent >= HUNG) {
+            (true, _) => Stop::OutOfTime,
+            (false, true) => {
+                Stop::Broken(format!("driver: opening the GPUs has not ended in {:.0} s", silent.as_secs_f64()))
+            }
+            (false, false) => Stop::NotJudged(format!("the GPUs were not open within {:.1} s", silent.as_secs_f64())),
         }
     }
 
     /// Kills the worker; false if it cannot be killed, as inside a driver call that never returns.
     fn stop(&mut self) -> bool {
         let patience = DYING.min(self.time());
-        let Some(mut worker) = self.worker.take() else { return true };
+        let Some(worker) = self.worker.take() else { return true };
         if worker.kill_within(patience) {
             return true;
         }
@@ -182,7 +192,7 @@ impl Prober for Probe<'_> {
             self.send(&remaining, fresh)?;
             fresh = false;
             let mut round = None;
-            match self.hear(&mut remaining, &mut cells, &mut round) {
+            match self.receive(&mut remaining, &mut cells, &mut round) {
                 // steps that are left had no time
                 End::Answered => break,
                 End::Stopped(Stop::OutOfTime) if !cells.is_empty() => {
@@ -213,7 +223,7 @@ impl Prober for Probe<'_> {
         if self.worker.is_some() && !self.time().is_zero() {
             let nothing = Plan { method: Method::default(), rounds: Vec::new(), skipped: Vec::new() };
             let mut remaining = Remaining::new(nothing, std::collections::BTreeSet::new());
-            let ended = self.send(&remaining, true).map(|()| self.hear(&mut remaining, &mut Vec::new(), &mut None));
+            let ended = self.send(&remaining, true).map(|()| self.receive(&mut remaining, &mut Vec::new(), &mut None));
             if !matches!(ended, Ok(End::Answered)) {
                 self.notes.push("counters of errors could not be read in time".to_owned());
                 self.stop();

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use peerlane::gate::{Outcome, Verdict};
+use peerlane::gate::Conclusion;
 use peerlane::one_line::shown;
+use peerlane::verdict::Gate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -91,12 +92,19 @@ pub(super) struct Counts {
 }
 
 impl State {
-    /// Counts a verdict, which rests on measurements or not; returns what has to be done. What is not judged changes nothing.
-    pub(super) fn count(&mut self, verdict: &Verdict, measured: bool, line: &str, counts: Counts) -> Option<Order> {
-        match verdict.outcome {
-            Outcome::NotJudged => return None,
-            Outcome::Ok if self.measured && !measured => return None,
-            Outcome::Fault => {
+    /// Counts a conclusion, which rests on measurements or not; returns what has to be done. What is not judged or not explained
+    /// changes nothing.
+    pub(super) fn count(
+        &mut self,
+        concluded: &Conclusion,
+        measured: bool,
+        line: &str,
+        counts: Counts,
+    ) -> Option<Order> {
+        match concluded.outcome {
+            Gate::Unknown | Gate::Hold => return None,
+            Gate::Ok if self.measured && !measured => return None,
+            Gate::Isolate => {
                 self.measured = measured;
                 self.failures = self.failures.saturating_add(1);
                 self.passes = 0;
@@ -106,7 +114,7 @@ impl State {
                     self.drain = Drain::Pending;
                 }
             }
-            Outcome::Ok => {
+            Gate::Ok => {
                 self.passes = self.passes.saturating_add(1);
                 self.failures = 0;
                 self.measured &= self.drain != Drain::No;
@@ -220,29 +228,31 @@ fn read(path: &Path) -> Result<State, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::verdict::Verdict;
 
     const TWICE: Counts = Counts { failures: 2, recoveries: 2 };
 
-    fn fault() -> Verdict {
-        Verdict::hung("driver: NVML does not answer")
+    fn fault() -> Conclusion {
+        Conclusion::hung("driver: NVML does not answer")
     }
 
-    fn pass() -> Verdict {
-        Verdict::of(&[], true)
+    fn pass() -> Conclusion {
+        Conclusion::of(Verdict::Healthy, &[], None)
     }
 
     #[test]
     fn a_node_is_drained_and_resumed_after_as_many_in_a_row() {
         let mut state = State::default();
-        let mut count = |verdict: &Verdict| {
-            let order = state.count(verdict, true, "line", TWICE);
+        let mut count = |concluded: &Conclusion| {
+            let order = state.count(concluded, true, "line", TWICE);
             if let Some(order) = order {
                 state.carried_out(order);
             }
             order
         };
         assert_eq!([count(&fault()), count(&pass()), count(&fault())], [None; 3], "not in a row");
-        assert_eq!(count(&Verdict::not_judged("busy")), None);
+        assert_eq!(count(&Conclusion::not_judged("busy")), None);
+        assert_eq!(count(&Conclusion::of(Verdict::Unexplained, &[], None)), None);
         assert_eq!(count(&fault()), Some(Order::Drain));
         assert_eq!(count(&fault()), Some(Order::Drain), "a person may have resumed it");
         assert_eq!([count(&pass()), count(&fault()), count(&pass())], [None; 3]);

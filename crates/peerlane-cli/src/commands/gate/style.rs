@@ -1,8 +1,7 @@
 //! Exit statuses by the conventions of the caller.
 
 use crate::args::ExitStyle;
-use peerlane::action::Action;
-use peerlane::gate::{Outcome, Verdict};
+use peerlane::verdict::Gate;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,25 +11,25 @@ use serde::Serialize;
 pub(super) enum Status {
     /// Jobs may run.
     Ok,
-    /// Jobs may run; something is worth a look.
-    Monitor,
+    /// Jobs may run; something is not explained.
+    Hold,
     /// A fault that has not been found often enough in a row.
     Suspect,
     /// No jobs.
-    Fault,
+    Isolate,
     /// No verdict.
-    NotJudged,
+    Unknown,
 }
 
 impl Status {
-    /// Of a verdict that has been found `failures` of `needed` times in a row.
-    pub(super) fn of(verdict: &Verdict, failures: u32, needed: u32) -> Status {
-        match (verdict.outcome, verdict.action) {
-            (Outcome::NotJudged, _) => Status::NotJudged,
-            (Outcome::Fault, _) if failures < needed => Status::Suspect,
-            (Outcome::Fault, _) => Status::Fault,
-            (Outcome::Ok, Some(Action::Monitor)) => Status::Monitor,
-            (Outcome::Ok, _) => Status::Ok,
+    /// Of an outcome that has been found `failures` of `needed` times in a row.
+    pub(super) fn of(outcome: Gate, failures: u32, needed: u32) -> Status {
+        match outcome {
+            Gate::Unknown => Status::Unknown,
+            Gate::Isolate if failures < needed => Status::Suspect,
+            Gate::Isolate => Status::Isolate,
+            Gate::Hold => Status::Hold,
+            Gate::Ok => Status::Ok,
         }
     }
 }
@@ -48,15 +47,15 @@ pub(super) struct Trouble {
 pub(super) fn code(style: ExitStyle, status: Status, trouble: Trouble) -> u8 {
     let troubled = trouble.command || trouble.file;
     match (style, status) {
-        (ExitStyle::Native, Status::Fault) if trouble.command => 3,
-        (ExitStyle::Native, Status::Fault) => 1,
+        (ExitStyle::Native, Status::Isolate) if trouble.command => 3,
+        (ExitStyle::Native, Status::Isolate) => 1,
         (ExitStyle::Native, _) => 2 * u8::from(troubled),
-        (ExitStyle::Nagios, Status::Fault) => 2,
-        (ExitStyle::Nagios, Status::NotJudged) => 3,
-        (ExitStyle::Nagios, Status::Monitor | Status::Suspect) => 1,
+        (ExitStyle::Nagios, Status::Isolate) => 2,
+        (ExitStyle::Nagios, Status::Unknown) => 3,
+        (ExitStyle::Nagios, Status::Hold | Status::Suspect) => 1,
         (ExitStyle::Nagios, Status::Ok) => 3 * u8::from(troubled),
-        (ExitStyle::Npd, Status::Fault) => 1,
-        (ExitStyle::Npd, Status::NotJudged) => 2,
+        (ExitStyle::Npd, Status::Isolate) => 1,
+        (ExitStyle::Npd, Status::Unknown) => 2,
         (ExitStyle::Npd, _) => 2 * u8::from(troubled),
     }
 }
@@ -75,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_is_not_judged_never_drains() {
-        let of = |style| code(style, Status::NotJudged, NONE);
+        let of = |style| code(style, Status::Unknown, NONE);
         assert_eq!((of(ExitStyle::Native), of(ExitStyle::Nagios), of(ExitStyle::Npd)), (0, 3, 2));
     }
 
@@ -83,17 +82,17 @@ mod tests {
     fn each_style_has_its_numbers() {
         use ExitStyle::{Nagios, Native, Npd};
         let all = |style| {
-            [Status::Ok, Status::Monitor, Status::Suspect, Status::Fault].map(|status| code(style, status, NONE))
+            [Status::Ok, Status::Hold, Status::Suspect, Status::Isolate].map(|status| code(style, status, NONE))
         };
         assert_eq!((all(Native), all(Nagios), all(Npd)), ([0, 0, 0, 1], [0, 1, 1, 2], [0, 0, 0, 1]));
-        let failing = |style| [Status::Ok, Status::Fault].map(|status| code(style, status, COMMAND));
+        let failing = |style| [Status::Ok, Status::Isolate].map(|status| code(style, status, COMMAND));
         assert_eq!((failing(Native), failing(Nagios), failing(Npd)), ([2, 3], [3, 2], [2, 1]));
     }
 
     #[test]
     fn a_fault_counts_once_it_was_found_often_enough() {
-        let fault = Verdict::hung("driver: NVML does not answer");
-        assert_eq!((Status::of(&fault, 1, 2), Status::of(&fault, 2, 2)), (Status::Suspect, Status::Fault));
-        assert_eq!(Status::of(&Verdict::not_judged("GPU0 is in use"), 5, 1), Status::NotJudged);
+        let status = |failures| Status::of(Gate::Isolate, failures, 2);
+        assert_eq!((status(1), status(2)), (Status::Suspect, Status::Isolate));
+        assert_eq!((Status::of(Gate::Unknown, 5, 1), Status::of(Gate::Hold, 5, 1)), (Status::Unknown, Status::Hold));
     }
 }

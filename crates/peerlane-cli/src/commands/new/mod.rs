@@ -11,8 +11,7 @@ use peerlane::builder::{Card, Plan, Product, Seat, Sheet, SlotLine, Switch};
 use peerlane::fabric::PcieWidth;
 use peerlane::one_line::{one_line, shown};
 
-use super::check;
-use crate::args::{Cli, Command, NewArgs};
+use crate::args::{Cli, NewArgs};
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, width};
@@ -53,7 +52,7 @@ fn checked(args: &NewArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     words.extend(detail.map(|(_, option)| OsStr::new(option)));
     words.extend([OsStr::new("--"), file.as_os_str()]);
     match Cli::try_parse_from(words).map(|cli| cli.command) {
-        Ok(Some(Command::Check(args))) => check::run(&args, out),
+        Ok(Some(check)) => super::run(&check, out),
         _ => Err(Failure::new(format!("cannot check {}; try 'peerlane check'", shown(file)))),
     }
 }

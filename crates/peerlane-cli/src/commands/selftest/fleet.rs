@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use peerlane::selftest::{Accused, FleetTest, SIZES, Tried, Trouble, Wish, fleet_test};
 
-use super::super::json;
 use super::Ended;
 use crate::args::SelftestArgs;
+use crate::formats::json;
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};

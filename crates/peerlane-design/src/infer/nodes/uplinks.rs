@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use peerlane_machine::blame::nearly_all;
 use peerlane_machine::stats::Median;
 use peerlane_measure::nodes::{Cell, Probe};
 
 /// A pair with less than this share of what its ends reach at other times is slowed by what runs beside it.
 const SLOWED: f64 = 0.93;
-
-/// The share of the pairs through a link that must be slowed for it to be full: fewer are those whose routes meet.
-const NEARLY_ALL: f64 = 0.75;
 
 /// Slowed pairs that it takes, of all rounds that fill a link.
 const FEWEST: usize = 4;
@@ -96,8 +94,9 @@ struct Load {
 }
 
 impl Load {
+    /// Whether nearly all of its pairs are slowed: fewer are those whose routes meet.
     fn is_full(&self) -> bool {
-        self.pairs > 1 && self.slowed as f64 >= NEARLY_ALL * self.pairs as f64
+        self.pairs > 1 && nearly_all(self.slowed, self.pairs)
     }
 }
 
@@ -194,9 +193,7 @@ impl Flows {
                 *left += flow.rate[0] / self.alone(flow);
             }
         }
-        let full = rounds
-            .into_values()
-            .filter(|(slowed, all, _)| *slowed >= FEWEST && *slowed as f64 >= NEARLY_ALL * *all as f64);
+        let full = rounds.into_values().filter(|(slowed, all, _)| *slowed >= FEWEST && nearly_all(*slowed, *all));
         let most = full.max_by_key(|(slowed, ..)| *slowed)?;
         Some((most.0, most.1, most.2 / most.0 as f64))
     }

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use super::SimulateError;
 use super::long_rings::LongRings;
 use super::program::Program;
-use super::scaling::Scaling;
+use super::weak_strong::Scaling;
 use crate::cluster::{Cluster, Router, Via};
 use peerlane_machine::fabric::NoMethod;
 use peerlane_machine::matrix::Engine;

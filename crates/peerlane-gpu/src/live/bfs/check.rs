@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use peerlane::bfs::Bfs as Search;
+use peerlane_machine::bfs::Bfs as Search;
 
 use super::super::Machine;
-use super::super::failure::Problem;
 use super::graph::{Ready, Vertices, all, first};
 use super::{Root, Searcher};
 use crate::cuda::Argument::{Half, Memory, Word};
 use crate::cuda::{Buffer, Part, PinnedBuffer};
+use crate::failure::Problem;
 use crate::kernels;
 
 /// More levels than any such graph has.

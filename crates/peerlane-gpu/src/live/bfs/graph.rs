@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use peerlane::bfs::Bfs;
+use peerlane_machine::bfs::Bfs;
 
 use super::super::Machine;
-use super::super::failure::Problem;
 use super::super::gpu::{BorrowedStream, Gpu};
 use crate::cuda::Argument::{Half, Memory, Word};
 use crate::cuda::{Argument, Buffer, CudaError, Kernel, Launch, Module, Part};
+use crate::failure::Problem;
 use crate::kernels::{self, LENGTHS};
 
 /// Classes of degrees that [`kernels::RANK`] tells apart; the last is that of vertices without an edge.

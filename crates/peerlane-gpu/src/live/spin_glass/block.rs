@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use peerlane::exchange::Exchange;
-use peerlane::spin_glass::SpinGlass as Lattice;
+use peerlane_machine::exchange::Exchange;
+use peerlane_machine::spin_glass::SpinGlass as Lattice;
 
 use super::shape::{Shape, on_surface};
 use crate::cuda::Argument::{Half, Memory, Word};
 use crate::cuda::{Argument, Buffer, CudaError, Event, Kernel, Launch, Part, PinnedBuffer};
+use crate::failure::Problem;
 use crate::kernels::{self, DRAW_COUPLINGS, DRAW_SPINS, INSPECT, OVER_RELAX, RELAX_BLOCK};
 use crate::live::Machine;
-use crate::live::failure::Problem;
 use crate::live::gpu::{BorrowedStream, Gpu};
 
 /// A number a stretch of memory of a block has: spins of two colours, couplings of two, neighbours' faces of two, packed ones of two,

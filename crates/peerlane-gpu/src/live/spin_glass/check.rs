@@ -2,7 +2,7 @@
 
 use super::SpinGlass;
 use crate::cuda::Buffer;
-use crate::live::failure::Problem;
+use crate::failure::Problem;
 
 /// Energy may drift by so much a bond, and a spin's length by so much.
 const TOLERANCE: f64 = 1e-5;

@@ -228,7 +228,8 @@ fn among_peers(nodes: &[Node], dictionary: &Dictionary, again: Again) -> BTreeMa
     let records = Records { nodes, baseline: &[], dictionary, settings: &settings, again: Some(again) };
     let mut accused: BTreeMap<String, Vec<Alarm>> = BTreeMap::new();
     for outlier in judge(&records, Vec::new()).outliers {
-        let alarm = Alarm { rule: outlier.rule, subjects: outlier.subjects, summary: outlier.summary };
+        let alarm =
+            Alarm { rule: outlier.finding.rule, subjects: outlier.finding.subjects, summary: outlier.finding.summary };
         accused.entry(outlier.machine).or_default().push(alarm);
     }
     accused
@@ -236,8 +237,8 @@ fn among_peers(nodes: &[Node], dictionary: &Dictionary, again: Again) -> BTreeMa
 
 /// What a gate finds.
 fn at_gate(design: &Design, shown: Shown, planted: &Planted, effects: &[(u64, Effects)]) -> Vec<AtGate> {
-    let verdict = gate::simulate(&design.machine, (&design.shown, shown), planted, effects, DEADLINE).verdict;
-    let found = verdict.findings.into_iter().map(|one| {
+    let concluded = gate::simulate(&design.machine, (&design.shown, shown), planted, effects, DEADLINE).conclusion;
+    let found = concluded.findings.into_iter().map(|one| {
         let Finding { rule, subjects, summary, .. } = one.finding;
         AtGate { takes_out: one.action.takes_out(), alarm: Alarm { rule, subjects, summary } }
     });

@@ -11,8 +11,9 @@ mod plants;
 mod site;
 
 use super::{Alarm, Case, Input, SOUND_SEEDS};
-use crate::check::{Context, Verdict, check, distinct, verdict};
-use crate::finding::{Finding, FindingKind, Severity};
+use crate::check::{Context, check, distinct, verdict};
+use crate::finding::{Finding, FindingKind};
+use crate::verdict::Verdict;
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
@@ -203,7 +204,7 @@ impl Wanted {
         let is_fault = |f: &&Finding| f.kind == FindingKind::Fault;
         let rule = self.kind.and_then(Kind::rule);
         let names = |f: &Finding| {
-            let counts = is_fault(&f) && f.severity >= Severity::Warning || rule == Some(f.rule.as_str());
+            let counts = f.is_trouble() || rule == Some(f.rule.as_str());
             counts && plant.is_some_and(|plant| plant.explains(f))
         };
         let by = distinct(findings.iter().filter(|f| names(f)).map(|f| f.rule.clone()));

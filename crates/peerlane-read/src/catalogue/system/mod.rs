@@ -66,7 +66,7 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
         let fabric = fabric::build(&system, &source, Parts::embedded(), &mut problems)?;
         Some((system, fabric))
     }) else {
-        problems.settle(&source)?;
+        problems.settle(source.name())?;
         return Err(source.refuse("it holds no machine".to_owned()));
     };
     if system.name.trim().is_empty() {
@@ -77,7 +77,7 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
     machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, Parts::embedded());
     measured::add(&system, &source, &mut machine, &mut problems);
     let planted = faults::read(&system, &source, &machine.fabric, &mut problems);
-    problems.settle(&source)?;
+    problems.settle(source.name())?;
     machine.title = system.title;
     machine.source = system.source;
     machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::source::Source;
-
 /// The most problems that are listed; who has more corrects these first.
 pub(super) const MOST: usize = 50;
 
@@ -93,14 +91,10 @@ impl Problems {
     }
 
     /// Refuses the file if there is any.
-    pub(super) fn settle(mut self, source: &Source) -> Result<(), SystemError> {
+    pub(super) fn settle(mut self, file: &str) -> Result<(), SystemError> {
         self.all.sort();
         self.all.dedup();
         self.all.truncate(MOST);
-        if self.all.is_empty() {
-            Ok(())
-        } else {
-            Err(SystemError { file: source.name().to_owned(), problems: self.all })
-        }
+        if self.all.is_empty() { Ok(()) } else { Err(SystemError { file: file.to_owned(), problems: self.all }) }
     }
 }

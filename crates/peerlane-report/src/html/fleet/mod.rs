@@ -14,7 +14,7 @@ pub use nodes::nodes_page;
 use std::collections::HashMap;
 
 use peerlane::action::Action;
-use peerlane::check::Severity;
+use peerlane::check::{Finding, Severity};
 use peerlane::fleet::{Fleet, Kind, Member, Outlier};
 use peerlane::matrix::Unit;
 use peerlane::subject::join;
@@ -336,18 +336,18 @@ impl OutlierView {
         OutlierView {
             machine,
             other: None,
-            part: join(&outlier.subjects, ", "),
-            rule: outlier.rule.clone(),
-            severity: outlier.severity,
+            part: join(&outlier.finding.subjects, ", "),
+            rule: outlier.finding.rule.clone(),
+            severity: outlier.finding.severity,
             action: outlier.action,
-            summary: outlier.summary.clone(),
+            summary: outlier.finding.summary.clone(),
             why: outlier.why.clone(),
-            fix: outlier.fix.clone(),
-            unit: outlier.unit,
-            measured: outlier.measured,
-            expected: outlier.expected,
-            peers: outlier.peers,
-            before: outlier.before,
+            fix: outlier.finding.fix.clone(),
+            unit: outlier.worst.map(|worst| worst.unit),
+            measured: outlier.worst.map(|worst| worst.measured),
+            expected: outlier.worst.and_then(|worst| worst.expected),
+            peers: outlier.worst.and_then(|worst| worst.peers),
+            before: outlier.worst.and_then(|worst| worst.before),
             repeats: outlier.repeats,
             test: outlier.test,
             file: outlier.file.clone(),

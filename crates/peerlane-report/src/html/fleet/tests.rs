@@ -1,8 +1,8 @@
 //! A fleet's page: its size, what it leaves out, and names that look like markup.
 
 use peerlane::action::Action;
-use peerlane::check::Severity;
-use peerlane::fleet::{Fleet, Kind, Member, Outlier, Test, Unread};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane::fleet::{Figures, Fleet, Kind, Member, Outlier, Test, Unread};
 use peerlane::matrix::Unit;
 use peerlane::subject::Subject;
 
@@ -18,20 +18,32 @@ fn outlier(machine: String) -> Outlier {
     Outlier {
         file: format!("/shared/runs/2026-11-23/{machine}.run.json"),
         machine,
-        subjects: vec![Subject::Pair("GPU0".to_owned(), "GPU3".to_owned())],
-        rule: "outlier".to_owned(),
-        severity: Severity::Error,
+        finding: Finding {
+            rule: "outlier".to_owned(),
+            kind: FindingKind::Fault,
+            severity: Severity::Error,
+            subjects: vec![Subject::Pair("GPU0".to_owned(), "GPU3".to_owned())],
+            summary: "GPU0→GPU3 (pairs, bandwidth) is 20.0 % below the median of 5,000 machines of its kind".to_owned(),
+            expected: "about 391.10 GB/s".to_owned(),
+            measured: "GPU0→GPU3 (pairs, bandwidth) 312.90 GB/s, not 391.10".to_owned(),
+            evidence: Vec::new(),
+            fix: "Compare `nvidia-smi nvlink -s` of both GPUs with those of another machine; reseat or replace."
+                .to_owned(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
+        },
         action: Action::Isolate,
-        summary: "GPU0→GPU3 (pairs, bandwidth) is 20.0 % below the median of 5,000 machines of its kind".to_owned(),
         why: "Measured 312.9 GB/s; the model expects 392.4 GB/s, the median of its peers is 391.1 GB/s, and it had \
               390.8 GB/s on 20 November."
             .to_owned(),
-        fix: "Compare `nvidia-smi nvlink -s` of both GPUs with those of another machine; reseat or replace.".to_owned(),
-        expected: Some(392.4),
-        peers: Some(391.1),
-        before: Some(390.8),
-        measured: Some(312.9),
-        unit: Some(Unit::GigabytesPerSecond),
+        worst: Some(Figures {
+            measured: 312.9,
+            expected: Some(392.4),
+            peers: Some(391.1),
+            before: Some(390.8),
+            unit: Unit::GigabytesPerSecond,
+        }),
         loss: 0.2,
         numbers: 3,
         repeats: 2,
@@ -57,7 +69,7 @@ fn fleet(machines: usize) -> Fleet {
         class: format!("class {at}"),
     };
     Fleet {
-        schema: "peerlane/fleet/3",
+        schema: "peerlane/fleet/4",
         records: 3 * machines,
         kinds: vec![Kind {
             machines,
@@ -158,7 +170,8 @@ fn hostile_names_stay_text() {
     let evil = "</script><img src=x onerror=alert(1)>\"PEERLANE-DATA\"PEERLANE-MARKDOWN";
     let mut fleet = fleet(1);
     fleet.machines[0].name = evil.to_owned();
-    fleet.outliers[0] = Outlier { summary: evil.to_owned(), file: evil.to_owned(), ..outlier(evil.to_owned()) };
+    fleet.outliers[0] = Outlier { file: evil.to_owned(), ..outlier(evil.to_owned()) };
+    evil.clone_into(&mut fleet.outliers[0].finding.summary);
     fleet.unread = vec![Unread { name: evil.to_owned(), why: evil.to_owned() }];
     let page = fleet_page(&fleet).unwrap();
     assert!(!page.contains("<img"));

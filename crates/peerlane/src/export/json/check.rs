@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use peerlane_judge::check::{Verdict, Waived};
+use peerlane_judge::check::Waived;
 use peerlane_judge::finding::Finding;
 use peerlane_judge::thresholds::Threshold;
+use peerlane_judge::verdict::Verdict;
 use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::MachineComparison;
 
@@ -15,12 +16,19 @@ pub struct CheckDocument {
     /// Names this format.
     #[schemars(extend("const" = "peerlane/check/2"))]
     pub schema: &'static str,
-    /// The worst verdict of all machines; `not-judged` ranks between `limited` and `fault`.
+    /// The worst verdict of all machines; `not-judged` ranks between `limited` and `unexplained`.
     pub verdict: Verdict,
     /// What is known that would show a fault of the only machine if there were one: `link widths`, `NVLinks`, `rates`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub checked: Vec<&'static str>,
+    /// What is worth judging of the only machine and was not: `rates`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub unchecked: Vec<&'static str>,
+    /// What the record of the only machine lacks of its plan, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// Commands whose output would give a verdict, where the only machine is not judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -62,6 +70,7 @@ impl CheckDocument {
         let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
         let only = checks.first().filter(|_| !several);
         let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
+        let (unchecked, missing) = only.map(|only| (only.unchecked.clone(), only.missing.clone())).unwrap_or_default();
         let thresholds = only.map(|only| only.thresholds.clone()).unwrap_or_default();
         let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
@@ -69,6 +78,8 @@ impl CheckDocument {
             schema: "peerlane/check/2",
             verdict,
             checked,
+            unchecked,
+            missing,
             next,
             findings,
             waived,
@@ -100,6 +111,13 @@ pub struct MachineCheck {
     pub verdict: Verdict,
     /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
     pub checked: Vec<&'static str>,
+    /// What is worth judging of it and was not: `rates`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub unchecked: Vec<&'static str>,
+    /// What its record lacks of its plan, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// Commands whose output would give a verdict, where it is not judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -138,11 +156,14 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         MachineCheck {
             name: name.into(),
             verdict,
             checked: Vec::new(),
+            unchecked: Vec::new(),
+            missing: None,
             next: Vec::new(),
             findings: vec![finding; findings],
             waived: Vec::new(),

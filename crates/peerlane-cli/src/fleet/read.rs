@@ -1,0 +1,508 @@
+//! From folders, files, archives and streams to the numbers of records, read in threads. Of a file only the numbers stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use flate2::read::MultiGzDecoder;
+use peerlane::case::Case;
+use peerlane::evidence::{self, Files, Item};
+use peerlane::fleet::{Dictionary, Node, Unread};
+use peerlane::nodes::{MAX_NODES_BYTES, NodesRun, looks_like_nodes_run};
+use peerlane::one_line::shown;
+use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
+use serde::de::IgnoredAny;
+
+use super::gathered::{MANIFEST, gathered, is_manifest, machines, node_of};
+use super::is_run;
+use super::labelled::{begins, split};
+use super::one::{NOTHING, One};
+use super::texts::{is_loose, joined, texts_of};
+use super::zip::{is_zip, unzip};
+use crate::redact::Redactor;
+use crate::target::is_nodes_run;
+use crate::target::nodes::{hide, learn};
+
+/// The most that an archive unpacks to, in bytes.
+const MAX_UNPACKED: usize = 512 << 20;
+
+/// Texts from archives and streams that are kept for the rules, in bytes.
+const MOST_HELD: usize = 384 << 20;
+
+/// Levels of folders below a target.
+const MOST_LEVELS: usize = 12;
+
+/// Endings of files in folders that may hold records.
+const ENDINGS: [&str; 11] = ["json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "zip", "out", "txt", "log"];
+
+/// The records of some targets.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Their numbers, in the order of their names.
+    pub(super) nodes: Vec<Node>,
+    /// What could not be read.
+    pub(super) unread: Vec<Unread>,
+    /// Files in folders that hold no record.
+    pub(super) others: usize,
+    /// Records from streams and archives that are too many for the rules to look at.
+    pub(super) unheld: usize,
+    /// Where the texts of records are, by name.
+    sources: BTreeMap<String, Source>,
+    /// How many bytes are held.
+    held: usize,
+}
+
+enum Source {
+    File(PathBuf),
+    Held(String),
+    /// The machine of what was gathered, and which of several.
+    Gathered(PathBuf, usize),
+    /// The same, held.
+    HeldFiles(Files, usize),
+}
+
+/// What a worker does.
+enum Job {
+    /// Reads a file; `true` where it was named, and not found in a folder.
+    File(PathBuf, bool),
+    /// Reads a folder that `peerlane gather` filled.
+    Gathered(PathBuf),
+    /// Reads a record of a stream.
+    Text(One),
+}
+
+impl Found {
+    /// A machine, read once more.
+    pub(super) fn again(&self, node: &Node) -> Option<Case> {
+        let read = |text: &str| Case::of_run(Partial::read(text).ok()?.run, &node.file).ok();
+        let nth = |files: &Files, at: usize| machines(&node.file, files).into_iter().nth(at).map(Case::from);
+        match self.sources.get(&node.file)? {
+            Source::Held(text) => read(text),
+            Source::File(path) => read(&utf8(bytes_of(path).ok()?).ok()?),
+            Source::Gathered(path, at) => nth(&gathered(path).ok()?, *at),
+            Source::HeldFiles(files, at) => nth(files, *at),
+        }
+    }
+
+    /// The machines of what was gathered.
+    fn capture(&mut self, name: &str, path: Option<&Path>, files: &Files, dictionary: &Dictionary) {
+        let all = machines(name, files);
+        if all.is_empty() {
+            let why = "it was gathered on a machine without GPUs, or without their driver".to_owned();
+            return self.unread.push(Unread { name: name.to_owned(), why });
+        }
+        let several = all.len() > 1;
+        for (at, machine) in all.iter().enumerate() {
+            let file = if at == 0 { name.to_owned() } else { format!("{name} #{}", at + 1) };
+            let node = node_of(machine, files, &file, several, dictionary);
+            let source = match path {
+                Some(path) => Source::Gathered(path.to_owned(), at),
+                None => Source::HeldFiles(files.clone(), at),
+            };
+            self.sources.insert(file, source);
+            self.nodes.push(node);
+        }
+    }
+
+    /// The nodes of a record between nodes.
+    fn add_nodes(&mut self, name: &str, nodes: Result<Vec<Node>, String>) {
+        match nodes {
+            Ok(nodes) => self.nodes.extend(nodes),
+            Err(why) => self.unread.push(Unread { name: name.to_owned(), why }),
+        }
+    }
+
+    fn add(&mut self, one: One, node: Result<Node, String>) {
+        let mut name = one.name;
+        let mut node = match node {
+            Ok(node) => node,
+            Err(why) => return self.unread.push(Unread { name, why }),
+        };
+        let mut again = 1;
+        while self.sources.contains_key(&name) {
+            again += 1;
+            name = format!("{} #{again}", name.split(" #").next().unwrap_or_default());
+        }
+        match (one.path, one.text) {
+            (Some(path), _) => drop(self.sources.insert(name.clone(), Source::File(path))),
+            (None, Ok(text)) if self.held + text.len() <= MOST_HELD => {
+                self.held += text.len();
+                self.sources.insert(name.clone(), Source::Held(text));
+            }
+            _ => self.unheld += 1,
+        }
+        node.file = name;
+        self.nodes.push(node);
+    }
+}
+
+/// Reads all records of the targets.
+pub(super) fn read(targets: &[OsString], dictionary: &Dictionary, redact: bool) -> Found {
+    if redact {
+        return redacted(targets, dictionary);
+    }
+    let found = Mutex::new(Found::default());
+    let locked = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    let loose = Mutex::new(Vec::new());
+    let pass = |one: One| {
+        if is_loose(&one) {
+            return loose.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+        }
+        if let Some(files) = &one.files {
+            return locked().capture(&one.name, one.path.as_deref(), files, dictionary);
+        }
+        if let Some(text) = one.text.as_ref().ok().filter(|text| looks_like_nodes_run(text)) {
+            let nodes = between(text).and_then(|run| nodes_of(&run, &one.name, dictionary));
+            return locked().add_nodes(&one.name, nodes);
+        }
+        let node = one.text.as_ref().map_err(Clone::clone).and_then(|text| node(&one, text, dictionary));
+        let one = if one.path.is_some() { One { text: Ok(String::new()), ..one } } else { one };
+        locked().add(one, node);
+    };
+    let others = each(targets, &pass);
+    joined(std::mem::take(&mut *loose.lock().unwrap_or_else(PoisonError::into_inner))).into_iter().for_each(pass);
+    let names: Vec<String> = locked().nodes.iter().map(|node| node.file.clone()).collect();
+    texts_of(targets, &names).into_iter().for_each(pass);
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.others = others;
+    found.nodes.sort_by(|a, b| a.file.cmp(&b.file));
+    found
+}
+
+fn node(one: &One, text: &str, dictionary: &Dictionary) -> Result<Node, String> {
+    let node = Node::read(text, &one.name, dictionary).map_err(|e| e.to_string())?;
+    Ok(match &one.label {
+        Some(label) => node.labelled(label),
+        None => node,
+    })
+}
+
+/// A record between nodes; what is cut or unreadable of it is as if it had not been measured.
+fn between(text: &str) -> Result<NodesRun, String> {
+    NodesRun::read(text).map(|(run, _)| run).map_err(|e| e.to_string())
+}
+
+fn nodes_of(run: &NodesRun, file: &str, dictionary: &Dictionary) -> Result<Vec<Node>, String> {
+    Node::between(run, file, dictionary).map_err(|e| e.to_string())
+}
+
+/// The same with what identifies machines replaced, in all texts alike: they are held until the last is known.
+fn redacted(targets: &[OsString], dictionary: &Dictionary) -> Found {
+    let texts: Mutex<Vec<One>> = Mutex::default();
+    let keep = |one| texts.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+    let others = each(targets, &keep);
+    let locked = || texts.lock().unwrap_or_else(PoisonError::into_inner);
+    let names: Vec<String> = locked().iter().filter(|one| one.text.is_ok()).map(|one| one.name.clone()).collect();
+    texts_of(targets, &names).into_iter().for_each(keep);
+    let texts = texts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (loose, mut texts): (Vec<One>, Vec<One>) = texts.into_iter().partition(is_loose);
+    texts.extend(joined(loose));
+    texts.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut redactor = Redactor::default();
+    let mut runs: BTreeMap<usize, NodesRun> = BTreeMap::new();
+    for (at, text) in texts.iter().enumerate().filter_map(|(at, one)| Some((at, one.text.as_ref().ok()?))) {
+        match looks_like_nodes_run(text).then(|| between(text)) {
+            Some(Ok(run)) => {
+                learn(&mut redactor, &run);
+                runs.insert(at, run);
+            }
+            _ => redactor.learn(text),
+        }
+    }
+    texts.iter().filter_map(|one| one.files.as_ref()).for_each(|files| redactor.learn_files(files));
+    let mut found = Found { others, ..Found::default() };
+    for (at, one) in texts.into_iter().enumerate() {
+        let parts: Vec<String> = one.name.split('/').map(|part| redactor.source(part)).collect();
+        if let Some(files) = &one.files {
+            found.capture(&parts.join("/"), None, &redactor.files(files), dictionary);
+            continue;
+        }
+        if let Some(mut run) = runs.remove(&at) {
+            hide(&mut redactor, &mut run);
+            let file = parts.join("/");
+            // messages may quote what they are about
+            let nodes = nodes_of(&run, &file, dictionary).map_err(|_| "its cluster cannot be read".to_owned());
+            found.add_nodes(&file, nodes);
+            continue;
+        }
+        let label = one.label.map(|label| redactor.source(&label));
+        let text = one.text.map(|text| redactor.text(&text));
+        let one = One { label, ..One::new(&parts.join("/"), None, text) };
+        // messages may quote what they are about
+        let read = one.text.as_ref().ok().and_then(|text| node(&one, text, dictionary).ok());
+        let node = read.ok_or_else(|| "it is no record of this version".to_owned());
+        found.add(one, node);
+    }
+    found
+}
+
+/// Passes on each record of the targets, from threads; returns how many files of folders hold none.
+fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let others = Mutex::new(0);
+    let (send, receive) = sync_channel::<Job>(4 * threads);
+    let receive = Mutex::new(receive);
+    let work = || {
+        loop {
+            let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            match next {
+                Ok(Job::Text(one)) => pass(one),
+                Ok(Job::Gathered(folder)) => pass(One::gathered(&folder)),
+                Ok(Job::File(path, named)) => {
+                    if !file(&path, named, pass) {
+                        *others.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        let refused = |name: String, why: String| One::new(&name, None, Err(why));
+        let mut seen = BTreeSet::new();
+        for target in targets.iter().filter(|target| seen.insert((*target).clone())) {
+            let name = shown(target);
+            if target == "-" {
+                let read = split(BufReader::new(io::stdin().lock()), &mut |(label, text)| {
+                    let name = label.as_ref().map_or_else(|| "-".to_owned(), |label| format!("-:{label}"));
+                    // nobody takes it only where all threads have died
+                    let _ = send.send(Job::Text(One { label, ..One::new(&name, None, text) }));
+                });
+                read.unwrap_or_else(|error| pass(refused(name, error.to_string())));
+                continue;
+            }
+            let path = Path::new(target);
+            match fs::metadata(path) {
+                Ok(meta) if meta.is_dir() => walk(path, 0, &send, &|path, why| pass(refused(shown(path), why))),
+                Ok(_) => drop(send.send(Job::File(path.to_owned(), true))),
+                Err(error) => pass(refused(name, error.to_string())),
+            }
+        }
+        drop(send);
+    });
+    others.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends the files below a folder that may hold records.
+fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Path, String)) {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) if level < MOST_LEVELS => entries,
+        Ok(_) => return refuse(folder, format!("more than {MOST_LEVELS} folders deep; not read")),
+        Err(error) => return refuse(folder, error.to_string()),
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    if fs::read(folder.join(MANIFEST)).is_ok_and(|bytes| is_manifest(&bytes)) {
+        let _ = send.send(Job::Gathered(folder.to_owned()));
+        // runs that were recorded into the same folder
+        paths.retain(|path| path.is_file() && is_run(path.as_os_str()));
+    }
+    for path in paths {
+        // files that are being written begin with a dot
+        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        if hidden {
+            continue;
+        } else if meta.is_dir() {
+            walk(&path, level + 1, send, refuse);
+        } else if meta.is_file() && path.extension().is_some_and(is_candidate) {
+            let _ = send.send(Job::File(path, false));
+        }
+    }
+}
+
+fn is_candidate(extension: &OsStr) -> bool {
+    ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+    let meta = fs::metadata(path).map_err(|e| e.to_string())?;
+    let mut most = MAX_RUN_BYTES;
+    if meta.is_file() && meta.len() > most as u64 {
+        // of many nodes a record is longer
+        if is_nodes_run(path) {
+            most = MAX_NODES_BYTES;
+        }
+        if meta.len() > most as u64 {
+            return Err(format!("larger than {} MiB", most >> 20));
+        }
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or_default());
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
+
+/// Passes on the records of a file; `false` where it was found in a folder and holds none.
+fn file(path: &Path, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let name = shown(path);
+    match bytes_of(path) {
+        Ok(bytes) => content(&name, Some(path), bytes, named, pass),
+        Err(why) => {
+            // the output of many machines may be larger than a record
+            let labelled = File::open(path).is_ok_and(|file| {
+                let mut head = [0; 1];
+                BufReader::new(file).read(&mut head).is_ok() && head != *b"{"
+            });
+            match File::open(path) {
+                Ok(file) if labelled => stream(&name, BufReader::new(file), pass),
+                _ => pass(One::new(&name, None, Err(why))),
+            }
+            true
+        }
+    }
+}
+
+fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let refuse = |why: String| pass(One::new(name, None, Err(why)));
+    if bytes.is_empty() {
+        refuse("it is empty".to_owned());
+        return true;
+    }
+    let files = match unpacked(name, &bytes) {
+        Some(Ok(files)) => files,
+        Some(Err(why)) => {
+            refuse(why);
+            return true;
+        }
+        None => return text(name, path, bytes, named, pass),
+    };
+    let lists = |(inner, read): &(String, Result<Vec<u8>, String>)| {
+        inner == MANIFEST && read.as_ref().is_ok_and(|bytes| is_manifest(bytes))
+    };
+    if let Some(path) = path.filter(|_| files.iter().any(lists)) {
+        pass(One::gathered(path));
+        return true;
+    }
+    let mut some = false;
+    for (inner, read) in files {
+        let name = if inner.is_empty() { name.to_owned() } else { format!("{name}/{inner}") };
+        match read {
+            // archives within archives unpack without end
+            Ok(bytes) if unpacked_kind(&bytes) => {}
+            Ok(bytes) => some |= text(&name, None, bytes, inner.is_empty(), pass),
+            Err(why) => pass(One::new(&name, None, Err(why))),
+        }
+    }
+    if !some && named {
+        match path.and_then(One::described) {
+            Some(one) => pass(one),
+            None => refuse(NOTHING.to_owned()),
+        }
+    }
+    some || named
+}
+
+fn unpacked_kind(bytes: &[u8]) -> bool {
+    is_zip(bytes) || bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+}
+
+/// The files of an archive; one without a name where it is a compressed file; `None` where it is neither.
+type Packed = Vec<(String, Result<Vec<u8>, String>)>;
+
+fn unpacked(name: &str, bytes: &[u8]) -> Option<Result<Packed, String>> {
+    if is_zip(bytes) {
+        return Some(Ok(unzip(bytes, MAX_UNPACKED)));
+    }
+    let mut inflated = Vec::new();
+    let gzip = bytes.starts_with(&[0x1f, 0x8b]);
+    let bytes = if gzip {
+        match MultiGzDecoder::new(bytes).take(MAX_UNPACKED as u64 + 1).read_to_end(&mut inflated) {
+            Ok(_) if inflated.len() > MAX_UNPACKED => {
+                return Some(Err(format!("it unpacks to more than {} MiB", MAX_UNPACKED >> 20)));
+            }
+            // what precedes the cut is read
+            Err(error) if inflated.is_empty() => return Some(Err(format!("it is damaged: {error}"))),
+            _ => inflated.as_slice(),
+        }
+    } else {
+        bytes
+    };
+    let tar = bytes.get(257..).is_some_and(|rest| rest.starts_with(b"ustar"));
+    if !tar && !bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        return gzip.then(|| Ok(vec![(String::new(), Ok(bytes.to_vec()))]));
+    }
+    let files = match evidence::unpack(name, bytes.to_vec()) {
+        Ok(files) => files,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let single = files.len() == 1 && files.iter().all(|(path, _)| path == name);
+    let files = files.iter().filter_map(|(path, item)| match item {
+        Item::File(bytes) => Some((if single { String::new() } else { path.to_owned() }, Ok(bytes.clone()))),
+        Item::Link(_) => None,
+    });
+    Some(Ok(files.collect()))
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).or_else(|error| {
+        let bytes = error.into_bytes();
+        // UTF-16 says so in its first bytes
+        let wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+        if wide { Ok(evidence::decode(&bytes).into_owned()) } else { Err("it is not UTF-8 text".to_owned()) }
+    })
+}
+
+/// The records of a text; `false` where it holds none and was not named.
+fn text(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
+    let one = |text| One::new(name, path, text);
+    let is_json = [".json", ".partial", ".jsonl"].iter().any(|e| name.to_ascii_lowercase().ends_with(e));
+    let text = match utf8(bytes) {
+        Ok(text) => text,
+        Err(why) if is_json || named => {
+            pass(one(Err(why)));
+            return true;
+        }
+        Err(_) => return false,
+    };
+    if looks_like_run(&text) && text.lines().filter(|line| begins(line)).count() < 2 {
+        pass(one(Ok(text)));
+        return true;
+    }
+    if looks_like_nodes_run(&text) {
+        pass(one(Ok(text)));
+        return true;
+    }
+    if text.contains("\"peerlane/run/") {
+        stream(name, text.as_bytes(), pass);
+        return true;
+    }
+    let why = if text.trim().is_empty() {
+        "it is empty".to_owned()
+    } else if let (true, Err(error)) = (is_json, serde_json::from_str::<IgnoredAny>(&text)) {
+        format!("it is cut or no JSON: {error}")
+    } else if named {
+        // the list of a gathered folder stands for the folder
+        let of = path.filter(|_| is_manifest(text.as_bytes())).and_then(Path::parent);
+        let folder = of.map(|of| if of.as_os_str().is_empty() { Path::new(".") } else { of });
+        let read = match folder {
+            Some(folder) => One::described(folder),
+            None => path.map(One::gathered),
+        };
+        if let Some(one) = read {
+            pass(one);
+            return true;
+        }
+        NOTHING.to_owned()
+    } else {
+        return false;
+    };
+    pass(one(Err(why)));
+    true
+}
+
+fn stream(name: &str, lines: impl io::BufRead, pass: &(dyn Fn(One) + Sync)) {
+    let read = split(lines, &mut |(label, text)| {
+        let name = label.as_ref().map_or_else(|| name.to_owned(), |label| format!("{name}:{label}"));
+        pass(One { label, ..One::new(&name, None, text) });
+    });
+    if let Err(error) = read {
+        pass(One::new(name, None, Err(error.to_string())));
+    }
+}

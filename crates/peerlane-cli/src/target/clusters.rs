@@ -1,0 +1,174 @@
+//! Clusters and jobs from the arguments of `simulate` and `sweep`.
+
+use peerlane::one_line::shown;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::Path;
+
+use peerlane::cluster::{self, Cluster, Wanted};
+use peerlane::machine::Machine;
+use peerlane::measured_cluster;
+use peerlane::simulate::result::Job;
+use peerlane::simulate::workload::{Workload, read_trace};
+use peerlane::units::{Bytes, Rate, Seconds};
+use peerlane::what_if::Edit;
+
+use crate::Failure;
+use crate::args::{Grown, Machines};
+use crate::target::nodes::Record;
+use crate::target::{changed, is_nodes_run, known_names, load, system_file};
+
+/// The clusters to simulate, and whether some could not be read.
+pub(crate) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
+    let mut clusters = Vec::new();
+    let mut incomplete = false;
+    match clusters_of(&machines.targets, grown) {
+        Some(_) if machines.machine.is_some() => {
+            return Err(Failure::new(
+                "--machine selects one of several machines of an input, and the TARGET is a cluster",
+            ));
+        }
+        Some(found) => clusters.extend(found?),
+        None => {
+            let loaded = load(&machines.targets, machines.machine.as_deref())?;
+            incomplete = loaded.incomplete;
+            for machine in loaded.cases.into_iter().map(|case| case.machine) {
+                clusters.extend(grow(machine, grown, hop_latency)?);
+            }
+        }
+    }
+    let is_cluster = clusters_of(&machines.targets, grown).is_some();
+    clusters.iter().filter(|_| is_cluster).try_for_each(|cluster| alone(cluster, grown))?;
+    meant(&clusters, grown)?;
+    clusters.iter_mut().try_for_each(|c| take(c, grown))?;
+    Ok((clusters, incomplete))
+}
+
+/// Rejects a network between clusters.
+pub(crate) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
+    match grown.nodes.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "{} is already a cluster; --nodes and --network are for machines: leave them out",
+            cluster.name
+        ))),
+    }
+}
+
+/// Rejects changes for nodes that no cluster has.
+pub(crate) fn meant(clusters: &[Cluster], grown: &Grown) -> Result<(), Failure> {
+    known_names(&grown.what_if.edits, clusters.iter().map(|cluster| &cluster.node))
+}
+
+/// The clusters, if the targets are clusters.
+fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster>, Failure>> {
+    let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
+    if all.is_empty() || all.iter().all(Option::is_none) {
+        return None;
+    }
+    let each = all.into_iter().zip(targets).map(|(found, target)| match found {
+        Some(found) => with_changes(found?, &grown.what_if.edits),
+        None => Err(Failure::new(format!(
+            "'{}' is not a cluster; clusters and machines cannot be simulated together",
+            shown(target)
+        ))),
+    });
+    Some(each.collect())
+}
+
+/// A cluster from the catalogue, from a file, or as it was measured.
+pub(crate) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
+    let (path, target) = (Path::new(target), &*target.to_string_lossy());
+    if is_nodes_run(path) {
+        let measured = |record: Record| {
+            measured_cluster::cluster(&record.run).map_err(|e| Failure::new(format!("{}: {e}", record.file)))
+        };
+        return Some(Record::read(path).and_then(measured));
+    }
+    if let Some(found) = cluster::embedded(target) {
+        return Some(found.map_err(|e| Failure::new(e.to_string())));
+    }
+    if path.extension().is_none_or(|e| !e.eq_ignore_ascii_case("toml")) || !path.is_file() {
+        return None;
+    }
+    let text = match system_file(path, target) {
+        Ok(text) => text,
+        Err(why) => return Some(Err(Failure::new(why))),
+    };
+    if !cluster::looks_like_cluster(&text) {
+        return None;
+    }
+    let machine = |name: &str| -> Option<Machine> {
+        if let Some(found) = peerlane::catalogue::system(name) {
+            return found.ok();
+        }
+        let beside = path.parent().unwrap_or(Path::new("")).join(name);
+        let text = system_file(&beside, name).ok()?;
+        peerlane::catalogue::read_system(&text, name).ok()
+    };
+    Some(cluster::read_cluster(&text, target, machine).map_err(|e| Failure::new(e.to_string())))
+}
+
+/// The cluster with its nodes changed.
+pub(crate) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, Failure> {
+    match changed(&cluster.node, edits)? {
+        Some(node) => cluster.with_node(node).map_err(|e| Failure::new(e.to_string())),
+        None => Ok(cluster),
+    }
+}
+
+/// One machine, or clusters of it.
+pub(crate) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<Vec<Cluster>, Failure> {
+    let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
+    let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
+    let refuse = |e: String| Failure::new(e);
+    let wanted: Wanted = network.parse().map_err(|e: cluster::ClusterError| refuse(e.to_string()))?;
+    let positive = |what: &str, value: f64| {
+        if value.is_finite() && value >= 0.0 {
+            Ok(value)
+        } else {
+            Err(refuse(format!("{what} {value}: must not be negative")))
+        }
+    };
+    let rate = grown.link_rate.map(|r| positive("--link-rate", r)).transpose()?.map(Rate::from_gbit);
+    if rate.is_some_and(|r| r.bytes_per_second() == 0.0) {
+        return Err(refuse("--link-rate 0: must be above 0".to_owned()));
+    }
+    let hop = Seconds::from_us(positive("--hop-latency", hop_latency)?);
+    let of = |n: &u32| Cluster::of(machine.clone(), *n, &wanted, rate, hop).map_err(|e| refuse(e.to_string()));
+    grown.nodes.iter().map(of).collect()
+}
+
+/// Restricts a cluster to the requested nodes and GPUs, and fails links.
+pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
+    let gpus = cluster.gpus().len();
+    let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
+    if nodes == 0 || nodes > cluster.nodes || per_node == 0 || per_node > gpus {
+        let Cluster { name, nodes: all, .. } = &*cluster;
+        return Err(Failure::new(format!(
+            "{name} has {all} nodes with {gpus} GPUs each; {nodes} nodes with {per_node} GPUs were requested"
+        )));
+    }
+    cluster.taking = (nodes, per_node);
+    for link in &grown.fail {
+        let Some(network) = &mut cluster.network else {
+            return Err(Failure::new(format!("{} has no network, so there is no link '{link}'", cluster.name)));
+        };
+        network.fail(link).map_err(|e| Failure::new(e.to_string()))?;
+        cluster.name = format!("{}, without {link}", cluster.name);
+        cluster.assumptions.push(format!("{link} has failed; its traffic takes the next of the other paths."));
+    }
+    Ok(())
+}
+
+/// The job that a workload argument means.
+pub(crate) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
+    let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
+    if !word.ends_with(".jsonl") {
+        let workload = word.parse::<Workload>().map_err(refused)?;
+        return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
+    }
+    let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    Ok(Job::Program(word.to_owned(), trace.program, trace.bytes as u64))
+}

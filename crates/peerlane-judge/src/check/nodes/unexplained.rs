@@ -1,0 +1,43 @@
+//! Values between nodes that are worse than they may be, and that no finding explains.
+
+use super::Joined;
+use super::prelude::*;
+use crate::check::unexplained_value;
+use peerlane_measure::nodes::{NodesRun, Probe};
+
+/// A value that is off on a path has to be so when it is measured again, and by more than neighbours on a network disturb each other.
+const LEAST: f64 = 0.8;
+
+/// One finding on all of them; the worst is named.
+pub(crate) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
+    let is_named = |one: &Joined| {
+        let hosts: Vec<String> = one.cell.step.nodes().map(|node| host(run, node)).collect();
+        let of_host = |name: &str| {
+            hosts.iter().any(|own| name == own || name.split_once('/').is_some_and(|(host, _)| host == own))
+        };
+        let explains = |finding: &&Finding| finding.contributes().is_some();
+        let names = |finding: &Finding| {
+            finding.subjects.is_empty() || finding.subjects.iter().flat_map(Subject::nodes).any(of_host)
+        };
+        known.iter().filter(explains).any(names)
+    };
+    let is_worse = |one: &&Joined| {
+        let step = &one.cell.step;
+        one.is_off() && one.share().is_some_and(|share| share < LEAST) && !step.is_among_many() && !step.is_of_load()
+    };
+    let all: Vec<&Joined> = joined.iter().filter(is_worse).filter(|one| !is_named(one)).collect();
+    let worst = all.iter().min_by(|a, b| a.share().unwrap_or(1.0).total_cmp(&b.share().unwrap_or(1.0)))?;
+    let step = &worst.cell.step;
+    let late = step.probe == Probe::Latency;
+    let [from, to] = [&step.from, &step.to].map(|of| end(run, of));
+    let paths: Vec<String> =
+        all.iter().map(|one| format!("{} → {}", end(run, &one.cell.step.from), end(run, &one.cell.step.to))).collect();
+    let raised = unexplained_value::RULE.raise(FindingKind::Fault, Severity::Warning, Certainty::Possible)
+        .summary(format!("nothing known explains what was measured between nodes: {}", listed(&paths, FEW)))
+        .expected(worst.expected.as_ref().map_or_else(String::new, |expected| quantity(late, expected.value)))
+        .measured(format!("from {from} to {to}: {}", quantity(late, worst.cell.value()?)))
+        .fix("Measure again while nothing else uses the network. If the value stays, look at what only these paths share.")
+        .confirm("`peerlane measure --nodes` again")
+        .about(vec![Subject::Pair(from, to)]);
+    Some(raised.finding)
+}
