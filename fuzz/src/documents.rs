@@ -6,10 +6,11 @@ use peerlane::check::Settings;
 use peerlane::cluster::read_cluster;
 use peerlane::fleet::{Dictionary, Node, compare};
 use peerlane::infer::Inference;
-use peerlane::measured_cluster::{self, Ends};
+use peerlane::measured_cluster;
 use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{joined, judge};
+use peerlane::nodes_check::judge;
 use peerlane::run::{Partial, Run};
+use peerlane::site::{Comparison, Site};
 
 use crate::machines::{comes_back, judged};
 
@@ -79,8 +80,8 @@ pub fn growing_run(data: &[u8]) {
 /// The record between nodes, whole or growing: it is judged, and comes back when it is written.
 pub fn nodes_run(data: &[u8]) {
     let Some(Ok((run, _))) = text(data).map(NodesRun::read) else { return };
-    let ends = Ends::of(&run, None);
-    judge(&run, &joined(&run, None, &ends), &ends, &Settings::default(), None);
+    let site = Site::with_network(&run, None);
+    judge(&Comparison::of(&site, &run), &Settings::default(), None);
     let _ = measured_cluster::cluster(&run);
     let written = run.to_json().expect("a record is JSON");
     let (again, _) = NodesRun::read(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));

@@ -322,6 +322,10 @@ pub(crate) struct ExplainArgs {
     pub(crate) machine: Option<String>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
+    /// Also show how two GPUs should exchange the faces of a grid, and from which lattice a spin glass on both is faster than
+    /// on one. --json always has it
+    #[arg(long)]
+    pub(crate) halo: bool,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }

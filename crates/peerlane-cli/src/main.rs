@@ -15,6 +15,7 @@ mod output_file;
 mod pages;
 mod printable;
 mod program;
+mod progress;
 mod redact;
 mod site;
 mod system;

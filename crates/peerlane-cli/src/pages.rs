@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use peerlane::nodes::NodesRun;
-use peerlane::nodes_check::{Joined, NodesCheck};
+use peerlane::nodes_check::NodesCheck;
+use peerlane::site::Comparison;
 use peerlane_report::html::{ReportDocument, nodes_page, page};
 
 use crate::Failure;
@@ -23,13 +23,12 @@ pub(crate) fn write_document(file: &Path, document: &ReportDocument) -> Result<(
 /// Writes the page of a record, which names no folder.
 pub(crate) fn write_nodes_page(
     page: &Path,
-    run: &NodesRun,
-    joined: &[Joined],
+    comparison: &Comparison,
     judged: &NodesCheck,
     file: &str,
 ) -> Result<(), Failure> {
     let name = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
-    write_html(page, nodes_page(run, joined, judged, &name))
+    write_html(page, nodes_page(comparison, judged, &name))
 }
 
 /// Writes a page.

@@ -27,6 +27,7 @@ use peerlane::units::Bytes;
 use peerlane::what_if::{Edit, apply};
 
 use crate::console::PREFIX;
+use crate::progress::Bar;
 use crate::render::{line_width, text::wrap};
 use crate::{Failure, live};
 
@@ -98,6 +99,8 @@ pub(crate) fn load(targets: &[OsString], only: Option<&str>) -> Result<Loaded, F
     let read = |path: &OsString| {
         // what messages and origins call it
         let name = path.to_string_lossy().into_owned();
+        // who types into standard input is not disturbed
+        let _bar = (name != "-").then(|| Bar::waiting(&format!("reading {name}")));
         let source = read(path, &name);
         (name, source)
     };

@@ -11,6 +11,7 @@ pub mod nic_gpus;
 pub mod place;
 pub mod simulate;
 pub mod simulated_cluster;
+pub mod site;
 pub mod tune;
 pub mod upgrades;
 pub mod what_if;

@@ -1,24 +1,19 @@
-//! What a record between nodes tells about its cluster: the nodes' machines, what the ends of each path carry, and a cluster
-//! whose links carry what was measured.
+//! What a record between nodes tells about its cluster: the nodes' machines, and a cluster whose links carry what was measured.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::cluster::network::Shape;
 use crate::cluster::{Cluster, ClusterError, Network};
-use crate::nic_gpus::{shown_gpu, shown_nic};
+use crate::nic_gpus::shown_nic;
 use crate::simulated_cluster::{nearest_memory, of_record};
-use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
+use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
-use peerlane_measure::nodes::{Cell, End, Node, NodesRun, Probe, Step, Transport};
+use peerlane_measure::nodes::{Cell, Node, NodesRun, Probe, Step, Transport};
 use peerlane_measure::run::machine_of_texts;
-use peerlane_model::expectation::{Expected, nic_end};
-use peerlane_model::model::rdma::{
-    self, Message, Method, NicDirection, between, measured_staging, method_in_use, nic_path,
-};
-use peerlane_model::model::{Model, TcpEnd, offers_device_access, staged_by_tcp};
+use peerlane_model::model::Model;
+use peerlane_model::model::rdma::{self, Message, Method, NicDirection, nic_path};
 use peerlane_read::catalogue::{Parts, read_system};
 
 /// Host names in a sentence.
@@ -45,137 +40,8 @@ pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
     }
 }
 
-/// What a NIC's end of a path carries, and what binds that.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EndRates {
-    /// From host memory to the NIC.
-    pub out: (Rate, String),
-    /// From the NIC to host memory.
-    pub into: (Rate, String),
-    /// Out and back through the NIC, where that is known.
-    pub back: Option<(Rate, String)>,
-}
-
-/// Slots of host memory by way of which a step moves GPU memory; none where adapters read and write it.
-fn slots(step: &Step) -> Option<u32> {
-    (step.probe == Probe::SendStaged).then_some(step.queue_pairs)
-}
-
-/// What is known of a record's nodes: their machines, and what the ends of paths carry, of nodes that described themselves.
-#[derive(Clone, Debug, Default)]
-pub struct Ends {
-    machines: Vec<Option<Arc<Machine>>>,
-    known: HashMap<(usize, String), EndRates>,
-    /// By NIC and slots: from the GPU beside it to the NIC, and back, in bytes a second.
-    with_gpus: HashMap<(usize, String, Option<u32>), [Expected; 2]>,
-    /// By NIC the class of the path to the GPU beside it.
-    classes: HashMap<(usize, String), PathClass>,
-    /// By node the first GPU's end of TCP, where it sends and where it receives.
-    tcp: HashMap<usize, [TcpEnd; 2]>,
-}
-
-impl Ends {
-    /// Of all NICs of all nodes. Widths and speeds that no source states are not assumed. `cluster` is the one that was simulated, whose
-    /// nodes are alike but for those with a system file of their own.
-    pub fn of(run: &NodesRun, cluster: Option<&Cluster>) -> Self {
-        let alike = cluster.map(|cluster| Arc::new(cluster.node.clone()));
-        let own = |node| machine_of(node).map(Arc::new).or_else(|| alike.clone());
-        let machines: Vec<Option<Arc<Machine>>> = run.nodes.iter().map(own).collect();
-        let (mut known, mut tcp) = (HashMap::new(), HashMap::new());
-        let of_gpus = run.cells.iter().filter(|cell| cell.step.transport == Transport::Verbs && cell.step.is_of_gpus());
-        let moved: BTreeSet<Option<u32>> = of_gpus.map(|cell| slots(&cell.step)).collect();
-        let (mut with_gpus, mut classes) = (HashMap::new(), HashMap::new());
-        let described = |(_, node): &(usize, &Node)| !node.evidence.is_empty();
-        for (at, node) in run.nodes.iter().enumerate().filter(described) {
-            let Some(machine) = &machines[at] else { continue };
-            let model = Model::new(machine, Parts::embedded());
-            // the driver may show fewer GPUs to the agent than the machine has; they are alike
-            if !node.gpus.is_empty()
-                && let Some(gpu) = machine.fabric.of_kind(NodeKind::Gpu).next()
-            {
-                tcp.insert(at, [true, false].map(|out| TcpEnd::of(&model, gpu, out)));
-            }
-            for nic in &node.nics {
-                let Some([memory, id]) = place(machine, &nic.name, &nic.memory) else { continue };
-                let end =
-                    |way| nic_path(&model, memory, id, way, Method::Host).map(|path| (path.rate, path.bottleneck));
-                if let (Ok(out), Ok(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
-                    let back = between(&model, [memory, id], [memory, id]).ok();
-                    known.insert((at, nic.name.clone()), EndRates { out, into, back });
-                }
-                let of_name = |name: &str| node.gpus.iter().find(|gpu| gpu.name == name);
-                let gpu = nic.gpu.as_ref().and_then(|gpu| shown_gpu(&machine.fabric, of_name(&gpu.name)?));
-                let class = gpu.and_then(|gpu| machine.fabric.class(gpu, id));
-                classes.extend(class.map(|class| ((at, nic.name.clone()), class)));
-                for (gpu, slots) in gpu.into_iter().flat_map(|gpu| moved.iter().map(move |slots| (gpu, *slots))) {
-                    let method = slots.map_or_else(|| method_in_use(&model, gpu, id), measured_staging);
-                    let end = |way| nic_end(&model, gpu, id, way, method);
-                    if let (Some(out), Some(into)) = (end(NicDirection::ToNetwork), end(NicDirection::FromNetwork)) {
-                        with_gpus.insert((at, nic.name.clone(), slots), [out, into]);
-                    }
-                }
-            }
-        }
-        Ends { machines, known, with_gpus, classes, tcp }
-    }
-
-    /// The machine of each node, where it is known; nodes that are alike share one.
-    pub fn machines(&self) -> &[Option<Arc<Machine>>] {
-        &self.machines
-    }
-
-    /// Whether adapters may read and write the memory of a node's GPU, by what is known of such GPUs.
-    pub fn offers_rdma(&self, run: &NodesRun, node: usize, gpu: &str) -> bool {
-        let offers = || {
-            let machine = self.machines.get(node)?.as_ref()?;
-            let gpu = run.nodes.get(node)?.gpus.iter().find(|own| own.name == gpu)?;
-            Some(offers_device_access(&machine.fabric, Parts::embedded(), shown_gpu(&machine.fabric, gpu)?))
-        };
-        offers().unwrap_or(true)
-    }
-
-    /// One end, with host memory.
-    pub fn get(&self, node: usize, nic: &str) -> Option<&EndRates> {
-        self.known.get(&(node, nic.to_owned()))
-    }
-
-    /// The least, the likely and the most that GPU memory reaches by TCP, where host memory reaches `host` over the same path.
-    pub fn staged(&self, step: &Step, host: Rate) -> Option<[Rate; 3]> {
-        let (from, to) = (self.tcp.get(&step.from.node)?[0], self.tcp.get(&step.to.node)?[1]);
-        Some(staged_by_tcp(host, step.queue_pairs, step.size, [from, to]))
-    }
-
-    /// What the ends of a step that moves GPU memory by verbs carry, in bytes a second: the slower one.
-    pub fn with_gpus(&self, step: &Step) -> Option<Expected> {
-        let of = |end: &End| self.with_gpus.get(&(end.node, end.nic.clone()?, slots(step)));
-        let (from, to) = (&of(&step.from)?[0], &of(&step.to)?[1]);
-        let slower = if to.value < from.value { to } else { from };
-        let (low, high) = (from.low.min(to.low), from.high.min(to.high));
-        Some(Expected { low, high, ..slower.clone() })
-    }
-
-    /// Classes of the paths between a step's NICs and the GPUs beside them, where they are known.
-    pub fn classes(&self, step: &Step) -> [Option<PathClass>; 2] {
-        [&step.from, &step.to].map(|end| self.classes.get(&(end.node, end.nic.clone()?)).copied())
-    }
-
-    /// What the ends of a step by verbs with host memory carry, the slower one, and what binds it.
-    pub fn rate(&self, step: &Step) -> Option<(Rate, &str)> {
-        let of = |end: &End| self.get(end.node, end.nic.as_deref()?);
-        let (from, to) = (of(&step.from)?, of(&step.to)?);
-        let (rate, why) = if step.is_loopback() {
-            from.back.as_ref().filter(|_| step.from.nic == step.to.nic)?
-        } else if to.into.0 < from.out.0 {
-            &to.into
-        } else {
-            &from.out
-        };
-        Some((*rate, why))
-    }
-}
-
 /// A NIC of a machine with the memory that a record measured it with, or else the nearest.
-fn place(machine: &Machine, nic: &str, memory: &str) -> Option<[NodeId; 2]> {
+pub(crate) fn place(machine: &Machine, nic: &str, memory: &str) -> Option<[NodeId; 2]> {
     let fabric = &machine.fabric;
     let id = shown_nic(fabric, nic)?;
     let named = fabric.find(memory).filter(|of| fabric.node(*of).kind == NodeKind::Host);

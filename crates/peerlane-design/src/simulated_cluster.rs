@@ -11,7 +11,7 @@ mod predictor;
 
 pub use far::gpu_rate;
 pub use fault::{ClusterFault, FAULTS, NoFault, Part};
-pub use predictor::{Prediction, Predictor};
+pub use predictor::Predictor;
 
 use far::FarNic;
 use predictor::Share;
@@ -33,6 +33,7 @@ use peerlane_measure::nodes::{
     Wanted,
 };
 use peerlane_measure::run::{FlagKind, Rise};
+use peerlane_model::expectation::Expected;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::{self, Parts};
 
@@ -304,11 +305,11 @@ impl Network for SimulatedCluster<'_> {
                 *self.missed.entry((node, nic, counter)).or_default() += packets;
             }
         }
-        let answer = |(step, predicted): (&Step, Option<Prediction>)| {
+        let answer = |(step, predicted): (&Step, Option<Expected>)| {
             if let Some(lost) = self.lost.iter().find(|l| step.nodes().any(|node| node == l.node)) {
                 return Err(Failure::new(FlagKind::Hung, format!("node{}: {}", lost.node, lost.why)));
             }
-            let Some(Prediction { value, .. }) = predicted else {
+            let Some(Expected { value, .. }) = predicted else {
                 let why = format!("the simulated cluster has no {} between these ends", step.transport);
                 return Err(Failure::new(FlagKind::NotApplicable, why));
             };

@@ -6,7 +6,6 @@ pub mod check;
 pub mod finding;
 pub mod fleet;
 pub mod gate;
-mod joined;
 pub mod nodes;
 pub mod selftest;
 pub mod thresholds;

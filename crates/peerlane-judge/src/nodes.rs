@@ -1,14 +1,12 @@
 //! What is wrong between nodes: findings on a record of many nodes that measured each other.
 //!
 //! What each pair should deliver is known where the cluster is (a simulated one), where the nodes reported what they are, or
-//! their NICs their ports' rates; else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
+//! their NICs their ports' rates ([`Comparison`]); else pairs are compared with their peers. [`peerlane_measure::nodes::suspects`] finds the part at fault; here it gets its
 //! words, its fix, and what its loopback tells.
 
 mod against;
 
 pub use crate::check::nodes::{SamePairs, quantity};
-use crate::joined::is_off;
-pub use crate::joined::{Joined, OFF, joined};
 pub use against::{Change, NodesComparison, compare};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +18,9 @@ use crate::check::nodes::{end, findings, same_pairs, transport as transport_name
 use crate::check::{Settings, Waived};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
-use peerlane_design::measured_cluster::Ends;
+use peerlane_design::site::{ComparedStep, Comparison};
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
+use peerlane_model::expectation::Expected;
 
 /// Names the format of [`NodesCheck`].
 pub const SCHEMA: &str = "peerlane/nodes-check/1";
@@ -55,6 +54,8 @@ pub struct Pair {
     /// What is delivered of what is expected; above 1 is better than expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+    #[serde(skip)]
+    is_off: bool,
 }
 
 /// The verdict on many nodes.
@@ -86,13 +87,8 @@ pub struct NodesCheck {
 }
 
 /// Judges a record, by a site's settings, and beside an earlier record of the same nodes if there is one.
-pub fn judge(
-    run: &NodesRun,
-    joined: &[Joined],
-    ends: &Ends,
-    settings: &Settings,
-    before: Option<&NodesRun>,
-) -> NodesCheck {
+pub fn judge(comparison: &Comparison, settings: &Settings, before: Option<&NodesRun>) -> NodesCheck {
+    let (run, joined, ends) = (comparison.run, &*comparison.steps, comparison.site);
     let mut findings = findings(run, joined, ends, before);
     let unexplained = unexplained(run, joined, &findings);
     findings.extend(unexplained);
@@ -120,7 +116,7 @@ pub fn judge(
     NodesCheck { schema: SCHEMA, name, nodes, verdict, checked, missing, findings, waived, same_pairs, pairs }
 }
 
-fn pair(run: &NodesRun, joined: &Joined) -> Pair {
+fn pair(run: &NodesRun, joined: &ComparedStep) -> Pair {
     let step = &joined.cell.step;
     Pair {
         from: end(run, &step.from),
@@ -131,21 +127,22 @@ fn pair(run: &NodesRun, joined: &Joined) -> Pair {
             .then(|| [&step.from, &step.to].map(|end| end.memory.clone())),
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
-        expected_range: joined.expected.as_ref().and_then(|expected| expected.range),
-        bound_by: joined.expected.as_ref().and_then(|expected| expected.bound_by.clone()),
+        expected_range: joined.expected.as_ref().and_then(Expected::interval),
+        bound_by: joined.expected.as_ref().map(|expected| expected.binding.words.clone()).filter(|why| !why.is_empty()),
         share: joined.share(),
+        is_off: joined.is_off(),
     }
 }
 
 impl Pair {
     /// Whether it is worse than expected, by more than pairs that are sound differ.
     pub fn is_off(&self) -> bool {
-        is_off(self.share, self.measured, self.expected_range)
+        self.is_off
     }
 }
 
 /// What has enough values, or expectations, to show a fault: two nodes alone have no peers.
-fn checked(run: &NodesRun, joined: &[Joined]) -> Vec<String> {
+fn checked(run: &NodesRun, joined: &[ComparedStep]) -> Vec<String> {
     let mut kinds: BTreeMap<(Transport, bool), (usize, bool, BTreeSet<usize>)> = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && j.cell.value().is_some()) {
         // its paths are those of others, too

@@ -18,6 +18,7 @@ mod testing;
 mod words;
 
 pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
+pub(crate) use file::list;
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
 pub use limits::Limits;
 pub use machine::{TOOL, machine_of_texts};

@@ -116,16 +116,32 @@ impl Metric {
 }
 
 /// What limits a transfer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bottleneck {
-    /// In words; of a time, what it is made of.
+    /// In words; of a time, what it is made of. Empty where it is not known.
     pub words: String,
-    /// The link, if it is one.
+    /// The link of the machine, if it is one.
     pub link: Option<LinkId>,
+    /// Between nodes of a cluster, the switches on the path and the links between switches: `leaf3`, `leaf3 to spine1`.
+    pub through: Vec<String>,
+}
+
+impl Bottleneck {
+    /// Whether it states more than that there is one.
+    pub fn is_known(&self) -> bool {
+        !self.words.is_empty() || !self.through.is_empty()
+    }
+}
+
+impl<S: Into<String>> From<S> for Bottleneck {
+    fn from(words: S) -> Self {
+        Bottleneck { words: words.into(), ..Bottleneck::default() }
+    }
 }
 
 /// What one number should be.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Expected {
     /// The number, in its metric's unit.
     pub value: f64,
@@ -166,6 +182,41 @@ impl Expected {
             (_, true) => Standing::Worse,
             _ => Standing::AsExpected,
         }
+    }
+
+    /// A number with the least and the most that it may be.
+    pub fn new(value: f64, [low, high]: [f64; 2], binding: impl Into<Bottleneck>) -> Self {
+        Expected { value, low, high, binding: binding.into() }
+    }
+
+    /// A number of which no interval is known.
+    pub fn exactly(value: f64, binding: impl Into<Bottleneck>) -> Self {
+        Self::new(value, [value, value], binding)
+    }
+
+    /// The least and the most, where an interval is known.
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        (self.low < self.high).then_some([self.low, self.high])
+    }
+
+    /// What a measured number is judged by: the number of the interval that is nearest to it.
+    pub fn nearest(&self, measured: f64) -> f64 {
+        measured.max(self.low).min(self.high)
+    }
+
+    /// Measured ÷ expected; `None` where that is no number.
+    pub fn ratio(&self, measured: f64) -> Option<f64> {
+        Some(measured / self.value).filter(|ratio| self.value > 0.0 && ratio.is_finite())
+    }
+
+    /// The same behind what carries no more than `most`, which binds it if that is less.
+    #[must_use]
+    pub fn at_most(mut self, most: f64, words: &str) -> Self {
+        if most < self.value {
+            self.binding.words = words.to_owned();
+        }
+        let [value, low, high] = [self.value, self.low, self.high].map(|number| number.min(most));
+        Expected { value, low, high, ..self }
     }
 
     /// Below this a number is slow by any account: twice as far from the value as `low` is, in logarithms. A machine has tens of
@@ -217,7 +268,7 @@ fn around(
         model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
     let spread = model.parts.spreads().of(class.name());
     let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
-    Some(Expected { value, low, high, binding: Bottleneck { words, link: None } })
+    Some(Expected::new(value, [low, high], words))
 }
 
 /// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
@@ -334,7 +385,7 @@ impl<'a> Expectation<'a> {
             value: sum(|(answer, _)| answer.rate),
             low: sum(|(_, [low, _])| *low),
             high: sum(|(_, [_, high])| *high),
-            binding: Bottleneck { words: first.bottleneck.clone(), link: first.link },
+            binding: Bottleneck { link: first.link, ..first.bottleneck.as_str().into() },
         })
     }
 
@@ -409,8 +460,7 @@ impl<'a> Expectation<'a> {
         });
         let spread = self.model.parts.spreads().of(Class::Latency.name());
         let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
-        let binding = Bottleneck { words: expected.why, link: None };
-        Some(Expected { value, low, high, binding })
+        Some(Expected::new(value, [low, high], expected.why))
     }
 
     /// By this model, or by one with constants at the end of their ranges.

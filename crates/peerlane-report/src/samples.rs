@@ -27,23 +27,19 @@ struct Family {
     used: BTreeSet<String>,
 }
 
-/// Index of a family.
-#[derive(Clone, Copy)]
-pub(crate) struct FamilyId(usize);
-
 impl Samples {
-    /// The family of this name, which comes after those that were asked for before.
-    pub(crate) fn family(&mut self, name: &'static str, help: &'static str) -> FamilyId {
+    /// Index of the family of this name, which comes after those that were asked for before.
+    pub(crate) fn family(&mut self, name: &'static str, help: &'static str) -> usize {
         let known = self.families.iter().position(|family| family.name == name);
-        FamilyId(known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.families.push(Family { name, help, lines: Vec::new(), used: BTreeSet::new() });
             self.families.len() - 1
-        }))
+        })
     }
 
     /// Adds a sample.
-    pub(crate) fn add(&mut self, family: FamilyId, labels: &[(&str, &str)], value: f64) {
-        let Some(family) = self.families.get_mut(family.0) else { return };
+    pub(crate) fn add(&mut self, family: usize, labels: &[(&str, &str)], value: f64) {
+        let Some(family) = self.families.get_mut(family) else { return };
         // Prometheus treats an empty label as absent
         let given = labels.iter().filter(|(_, value)| !value.is_empty());
         let labels: Vec<String> = given.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();

@@ -14,7 +14,7 @@
 pub mod export;
 
 pub use peerlane_design::{
-    builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, tune,
+    builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, site, tune,
     upgrades, what_if,
 };
 pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds, verdict};

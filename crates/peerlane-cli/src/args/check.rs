@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use peerlane_report::formats::Format;
 
 use super::{Detail, Judgement, Learn, Machines, TARGETS, WhatIf};
 
@@ -49,17 +48,4 @@ pub(crate) enum CheckFormat {
     Prometheus,
     /// JUnit XML for CI: one test case per rule, failed from the verdict of --fail-on on
     Junit,
-}
-
-impl CheckFormat {
-    /// The format of a report; `None` of JSON, where each subject has a document of its own.
-    pub(crate) fn of_report(self) -> Option<Format> {
-        match self {
-            CheckFormat::Text => Some(Format::Text),
-            CheckFormat::Json => None,
-            CheckFormat::Markdown => Some(Format::Markdown),
-            CheckFormat::Prometheus => Some(Format::Prometheus),
-            CheckFormat::Junit => Some(Format::Junit),
-        }
-    }
 }

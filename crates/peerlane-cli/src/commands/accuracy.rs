@@ -8,6 +8,7 @@ use peerlane::catalogue::Parts;
 
 use crate::args::AccuracyArgs;
 use crate::formats::json;
+use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, wrap};
 use crate::target::load;
@@ -17,7 +18,9 @@ use crate::{Failure, Outcome};
 const FEW: usize = 12;
 
 pub(crate) fn run(args: &AccuracyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let bar = Bar::waiting("comparing predictions with what was measured");
     let (accuracy, incomplete) = scored(&args.targets)?;
+    drop(bar);
     if args.json {
         json(out, &accuracy)?;
     } else if args.page {

@@ -13,9 +13,10 @@ use peerlane_report::Report;
 use peerlane_report::formats::{self, Format, json};
 use peerlane_report::html;
 
-use crate::args::{CheckArgs, CheckFormat, FleetArgs};
+use crate::args::{CheckArgs, CheckFormat, FleetArgs, FleetFormat};
 use crate::measuring::machines;
 use crate::pages::{can_write_page, write_document};
+use crate::progress::Bar;
 use crate::site::Site;
 use crate::target::Loaded;
 use crate::target::nodes::Record;
@@ -37,7 +38,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| {
+        let bar = Bar::waiting(&format!("judging {}", case.machine.name));
         let mut checked = site.judge(case, comparison);
+        drop(bar);
         if let Some(list) = &args.thresholds {
             checked.thresholds = thresholds(comparison, Some(list.as_str()).filter(|name| *name != "all"));
         }
@@ -52,7 +55,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let findings = reports.iter().any(|report| report.reaches(line));
     checks.iter().for_each(|check| say_missing(&check.name, check.missing.as_deref()));
     let incomplete = loaded.incomplete || checks.iter().any(|check| check.missing.is_some());
-    match format.of_report() {
+    match FleetFormat::from(format).of_report() {
         Some(format) => {
             formats::write(out, format, &reports, args.detail.of_text(), line)?;
             if format == Format::Text && args.detail.verbose {

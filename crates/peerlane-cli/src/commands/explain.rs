@@ -48,6 +48,11 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if let Ok(route) = model.route(&ahead(&model, ends.0, ends.1)) {
         explained.assumptions = assumed.sentences_of(&model, &route);
     }
+    if args.halo && explained.halo.is_none() {
+        return Err(Failure::new(format!(
+            "--halo is about two GPUs with a known path; {a} and {b} are not: leave it out"
+        )));
+    }
     if args.detail.json {
         json(out, &explained)?;
     } else {
@@ -59,7 +64,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             ));
         }
         heading(out, machine)?;
-        explanation::show(out, &explained, args.detail.verbose)?;
+        explanation::show(out, &explained, args.detail.verbose, args.halo)?;
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

@@ -4,10 +4,9 @@
 mod nodes;
 
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use peerlane::case::Case;
 use peerlane::catalogue;
 use peerlane::infer::{FlowKind, Inference, explore, recorded};
@@ -20,6 +19,7 @@ use crate::measuring::interrupt::Interrupt;
 use crate::measuring::machine::{Measured, resolve};
 use crate::measuring::prober::Prober;
 use crate::measuring::protocol::Device;
+use crate::progress::{self, Bar};
 use crate::render::inference;
 use crate::target::nodes::Record;
 use crate::target::{is_named, load};
@@ -81,19 +81,19 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
     is_named(&measured.machine, args.machines.machine.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut prober = Prober::new(measured.device.clone(), args.force.given, Limits::of(&measured.machine), &interrupt);
-    let shown = Progress::new();
+    // how many sets there will be is not known in advance
+    let bar = Bar::new(progress::is_shown(), None, "set {pos}: {wide_msg}");
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,
         Device::Virtual { .. } => "a simulated machine",
     };
     let kinds = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
     let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
-        shown.set(plan);
+        bar.one();
+        bar.message(&transfers(plan));
         prober.measure(plan)
     };
-    let found = explore(&measured.machine, source, &kinds, &mut ask);
-    shown.end();
-    found
+    explore(&measured.machine, source, &kinds, &mut ask)
 }
 
 fn keep(found: &Inference, path: &Path) -> Result<(), Failure> {
@@ -101,34 +101,11 @@ fn keep(found: &Inference, path: &Path) -> Result<(), Failure> {
     output_file::write(path, text + "\n")
 }
 
-/// Shows the set that runs, on a terminal. The total number of sets is not known in advance.
-struct Progress(Option<ProgressBar>);
-
-impl Progress {
-    fn new() -> Self {
-        if !io::stderr().is_terminal() || crate::console::quiet() {
-            return Progress(None);
-        }
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("set {pos}: {wide_msg}") {
-            bar.set_style(style);
-        }
-        Progress(Some(bar))
-    }
-
-    fn set(&self, plan: &Plan) {
-        let Some(bar) = &self.0 else { return };
-        let transfers = plan.steps().flat_map(|step| match &step.work {
-            Work::Transfers(transfers) => transfers.iter().map(ToString::to_string).collect(),
-            _ => Vec::new(),
-        });
-        bar.inc(1);
-        bar.set_message(transfers.collect::<Vec<String>>().join(", "));
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
+/// The transfers of a plan: `GPU0→GPU1, GPU2→GPU3`.
+fn transfers(plan: &Plan) -> String {
+    let transfers = plan.steps().flat_map(|step| match &step.work {
+        Work::Transfers(transfers) => transfers.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    });
+    transfers.collect::<Vec<String>>().join(", ")
 }

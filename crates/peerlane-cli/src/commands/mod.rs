@@ -26,6 +26,7 @@ use std::io::{self, Write};
 use peerlane::machine::Machine;
 
 use crate::args::Command;
+use crate::render::headline::title;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, headline};
 use crate::{Failure, Outcome};
@@ -63,11 +64,7 @@ pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Fai
 
 /// Writes a machine's name and title.
 fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
-    let title = match &machine.title {
-        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
-        _ => machine.name.clone(),
-    };
-    for line in headline(&title) {
+    for line in headline(&title(machine)) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     match &machine.recognized {

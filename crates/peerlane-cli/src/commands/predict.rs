@@ -20,7 +20,7 @@ use crate::args::PredictArgs;
 use crate::formats::{json, rule};
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, number, wrap};
+use crate::render::text::{hang, number, width, wrap};
 use crate::render::whole::on_assumptions;
 use crate::render::{self, line_width, matrix};
 use crate::target::load_changed;
@@ -144,17 +144,49 @@ fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]
         }
         return Ok(());
     };
-    let title =
-        format!("Collectives among {} GPUs, as NCCL or RCCL does them: us, and bus bandwidth in GB/s", first.gpus);
+    let title = format!("Collectives among {} GPUs, as NCCL or RCCL does them (us, busbw in GB/s)", first.gpus);
     writeln!(out, "\n{}", paint(style::HEADING, &title))?;
-    let heads: String = all.iter().map(|of| format!("  {:>22}", of.collective.name())).collect();
-    writeln!(out, "  {:<8}{heads}", "size")?;
-    for (i, point) in first.points.iter().enumerate() {
-        let cells: String = all.iter().filter_map(|of| of.points.get(i)).map(collective_cell).collect();
-        writeln!(out, "  {:<8}{cells}", Bytes(point.size).to_string())?;
+    let columns: Vec<Vec<String>> = all.iter().map(collective_column).collect();
+    let mut rest = columns.as_slice();
+    while !rest.is_empty() {
+        let (shown, more) = rest.split_at(fitting(rest));
+        if rest.len() < columns.len() {
+            writeln!(out)?;
+        }
+        let sizes = first.points.iter().map(|point| Bytes(point.size).to_string());
+        for (i, size) in std::iter::once("size".to_owned()).chain(sizes).enumerate() {
+            let cells: String = shown.iter().filter_map(|column| column.get(i)).map(String::as_str).collect();
+            writeln!(out, "  {size:<SIZE$}{cells}")?;
+        }
+        rest = more;
     }
     writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")?;
     writeln!(out, "  assumed: a process for each GPU, and NVLink SHARP where the switches have it")
+}
+
+/// Columns of a size: `256 MiB`.
+const SIZE: usize = 7;
+
+/// How many of these columns fit a line; at least one.
+fn fitting(columns: &[Vec<String>]) -> usize {
+    let widths = columns.iter().scan(2 + SIZE, |before, column| {
+        *before += column.iter().map(|cell| width(cell)).max().unwrap_or(0);
+        Some(*before)
+    });
+    widths.take_while(|end| *end <= line_width()).count().max(1)
+}
+
+/// A collective's name, and a cell a size, all equally wide.
+fn collective_column(of: &ExpectedCollective) -> Vec<String> {
+    let times: Vec<String> = of.points.iter().map(|point| number(point.time * 1e6)).collect();
+    let rates: Vec<String> = of.points.iter().map(|point| number(point.busbw)).collect();
+    let widest = |all: &[String]| all.iter().map(|text| width(text)).max().unwrap_or(0);
+    // the usual widths, so that tables of several machines look alike
+    let [time, rate] = [widest(&times).max(6), widest(&rates).max(5)];
+    let cells = of.points.iter().zip(times.iter().zip(&rates));
+    let cells = cells.map(|(point, (us, gb))| format!("  {us:>time$} {gb:>rate$} {}", method(point)));
+    let name = format!("  {:>w$}", of.collective.name(), w = time + rate + 4);
+    std::iter::once(name).chain(cells).collect()
 }
 
 /// The sizes from which NCCL or RCCL changes its algorithm or protocol, between the least and the largest size shown.
@@ -174,8 +206,8 @@ fn changes(out: &mut dyn Write, machine: &Machine, shown: &[ExpectedCollective])
     Ok(())
 }
 
-/// `  12.5  366 Rs`.
-fn collective_cell(point: &ExpectedPoint) -> String {
+/// The algorithm and the protocol: `Rs`.
+fn method(point: &ExpectedPoint) -> String {
     let algorithm = match point.algorithm.as_str() {
         "ring" => 'R',
         "tree" => 'T',
@@ -186,7 +218,7 @@ fn collective_cell(point: &ExpectedPoint) -> String {
         "ll128" => 'm',
         _ => 's',
     };
-    format!("  {:>9} {:>9} {algorithm}{protocol}", number(point.time * 1e6), number(point.busbw))
+    format!("{algorithm}{protocol}")
 }
 
 fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose: bool) -> io::Result<()> {

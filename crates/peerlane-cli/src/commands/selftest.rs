@@ -1,12 +1,12 @@
 //! `peerlane selftest`: which planted faults `check` finds, and its false alarms.
 
-use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::{self, Write};
 
 use peerlane::selftest::{Case, Depth, Input, SelfTest, selftest};
 
 use crate::args::SelftestArgs;
 use crate::formats::json;
+use crate::progress::Bar;
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
@@ -14,39 +14,16 @@ use crate::{Failure, Outcome};
 
 mod fleet;
 
-/// How many have ended, on stderr.
-struct Ended {
-    shown: bool,
-    count: AtomicUsize,
-}
-
-impl Ended {
-    fn new() -> Self {
-        Ended { shown: io::stderr().is_terminal(), count: AtomicUsize::new(0) }
-    }
-
-    fn one(&self, all: usize, what: &str) {
-        let n = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.shown {
-            // errors are ignored: stderr may be closed
-            let _ = write!(io::stderr(), "\r{n} of {all} {what}");
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "\r{:30}\r", "");
-        }
-    }
-}
-
 pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(machines) = args.fleet {
         return fleet::run(args, machines as usize, out);
     }
-    let ended = Ended::new();
-    let result = selftest(Depth::Full, args.seed, &|_, all| ended.one(all, "cases"));
-    ended.clear();
+    let bar = Bar::counting(0, "cases");
+    let result = selftest(Depth::Full, args.seed, &|_, all| {
+        bar.of(all);
+        bar.one();
+    });
+    drop(bar);
     if args.json {
         json(out, &result)?;
     } else {

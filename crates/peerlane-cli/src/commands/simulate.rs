@@ -14,6 +14,7 @@ use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simul
 
 use crate::args::SimulateArgs;
 use crate::formats::{json, rule};
+use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     let mut written = Ok(());
     for cluster in &clusters {
         let job = job(&args.workload, &args.sizes.0, cluster)?;
+        let _bar = Bar::waiting(&format!("simulating {}", cluster.name));
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
             let text = picture::chrome_trace(cluster, &last.events);

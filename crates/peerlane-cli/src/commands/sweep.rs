@@ -1,11 +1,10 @@
 //! `peerlane sweep`: workloads on several machines or clusters, side by side.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
@@ -13,6 +12,7 @@ use peerlane::units::Bytes;
 use crate::args::SweepArgs;
 use crate::formats::csv::words;
 use crate::formats::json;
+use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, hang, number};
@@ -75,9 +75,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 fn all_of(work: &[(&Cluster, Job)]) -> (Vec<SimulationDocument>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(work.len()));
-    let shown = io::stderr().is_terminal() && !crate::console::quiet();
-    let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(work.len() as u64), target);
+    let bar = Bar::counting(work.len(), "simulations");
     let cores = thread::available_parallelism().map_or(1, usize::from).min(work.len());
     thread::scope(|scope| {
         for _ in 0..cores {
@@ -88,12 +86,12 @@ fn all_of(work: &[(&Cluster, Job)]) -> (Vec<SimulationDocument>, Vec<String>) {
                     let result = result.map_err(|e| format!("{}: {e}", cluster.name));
                     // a thread that has panicked has left nothing half-written in here
                     done.lock().unwrap_or_else(|e| e.into_inner()).push((at.unwrap_or(usize::MAX), result));
-                    bar.inc(1);
+                    bar.one();
                 }
             });
         }
     });
-    bar.finish_and_clear();
+    drop(bar);
     let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
     done.sort_by_key(|(at, _)| *at);
     let (mut documents, mut problems) = (Vec::new(), Vec::new());

@@ -23,6 +23,7 @@ use peerlane_report::html::fleet_page;
 
 use crate::args::{FleetArgs, FleetFormat};
 use crate::pages::write_html;
+use crate::progress::Bar;
 use crate::{Failure, Outcome};
 
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
@@ -59,8 +60,10 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
     let dictionary = Dictionary::default();
+    let bar = Bar::waiting("reading records");
     let mut found = read::read(&args.targets, &dictionary, args.redact.given);
     let before = read::read(&args.baseline, &dictionary, args.redact.given);
+    drop(bar);
     let mut unread = std::mem::take(&mut found.unread);
     unread.extend(before.unread);
     let problems: Vec<String> = unread.iter().map(|u| format!("{}: {}", u.name, u.why)).collect();
@@ -87,7 +90,9 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
         settings,
         again: Some(&again),
     };
+    let bar = Bar::waiting(&format!("judging {} records", found.nodes.len()));
     let mut fleet = judge(&records, unread);
+    drop(bar);
     if found.unheld > 0 {
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }

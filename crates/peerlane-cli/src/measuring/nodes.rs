@@ -4,16 +4,17 @@
 //! process. Who answers is the caller's: agents, or a simulated cluster.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_run};
 use peerlane::one_line::shown;
+use peerlane::run::Partial;
 
 use super::interrupt::Interrupt;
 use crate::output_file::{Appended, Lock};
+use crate::progress::Bar;
 use crate::redact::Redactor;
 use crate::{Failure, Outcome};
 
@@ -96,15 +97,15 @@ pub(crate) fn carry_out(
     };
     let mut failed = None;
     let mut synced = Instant::now();
-    let bar = bar(run.plan.rounds);
+    let bar = Bar::counting(run.plan.rounds, "rounds");
     let plan = run.plan.clone();
     execute(network, &plan, kept, &mut |mut event| {
         if let Some(redactor) = &mut redactor {
             redactor.serialised(&mut event);
         }
         if let Event::Round(at, of) = event {
-            bar.set_length(of as u64);
-            bar.set_position(at as u64);
+            bar.of(of);
+            bar.done(at);
         } else if let Some(growing) = &mut growing {
             let written = line(&event).and_then(|line| growing.append(&line)).and_then(|()| {
                 if synced.elapsed() < SYNC {
@@ -118,7 +119,7 @@ pub(crate) fn carry_out(
         run.apply(event);
         failed.is_none() && !interrupt.asked()
     });
-    bar.finish_and_clear();
+    drop(bar);
     if let Some(file) = file {
         if let Some(error) = failed {
             return Err(unwritten(file, error));
@@ -130,7 +131,7 @@ pub(crate) fn carry_out(
 }
 
 fn line(event: &Event) -> io::Result<String> {
-    NodesRun::event_line(event).map_err(io::Error::other)
+    Partial::event_line(event).map_err(io::Error::other)
 }
 
 /// Holds the sides of steps that need CUDA, for the agent that started this process.
@@ -146,18 +147,4 @@ fn grow(file: &NodesFile, run: &NodesRun) -> io::Result<Appended> {
         text += &line(&Event::Cells(run.cells.clone()))?;
     }
     file.lock.grow(PARTIAL, &text)
-}
-
-/// A bar of the rounds, on a terminal.
-fn bar(rounds: usize) -> ProgressBar {
-    let target = if io::stderr().is_terminal() && !crate::console::quiet() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(rounds as u64), target);
-    match ProgressStyle::with_template("[{bar:24}] {pos}/{len} rounds, {eta} left") {
-        Ok(style) => bar.with_style(style.progress_chars("=> ")),
-        Err(_) => bar,
-    }
 }

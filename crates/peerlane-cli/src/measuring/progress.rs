@@ -1,23 +1,18 @@
-//! A progress bar on a terminal, for runs that take noticeable time.
+//! The progress of a run: the step that is measured, and how long the others will take.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peerlane::matrix::{Engine, Operation};
-use peerlane::one_line::escaped;
 use peerlane::plan::{Size, Step, Work};
 use peerlane::run::{Run, ends};
 use peerlane::transfer::{Transfer, Via};
 
-/// Shorter runs show no bar.
-const WAIT: Duration = Duration::from_secs(1);
+use crate::progress::Bar;
 
-/// A bar on stderr.
+/// How far a run is.
 pub(crate) struct Progress {
-    /// Whether stderr is a terminal.
-    shown: bool,
     began: Instant,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     all: usize,
     done: usize,
     /// Steps done by earlier processes, which do not count for the estimate.
@@ -26,11 +21,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For a run that may have begun; `shown`: stderr is a terminal.
+    /// For a run that may have begun; `shown`: whether a bar may be drawn.
     pub(crate) fn new(shown: bool, run: &Run) -> Self {
         let all = run.plan.steps().count();
         let done = run.steps_done().len();
-        Progress { shown, began: Instant::now(), bar: None, all, done, before: done, now: String::new() }
+        let bar = Some(Bar::new(shown, Some(all), "[{bar:24}] {pos}/{len} {wide_msg}"));
+        Progress { began: Instant::now(), bar, all, done, before: done, now: String::new() }
     }
 
     /// A round of concurrent steps begins.
@@ -49,19 +45,8 @@ impl Progress {
         self.draw();
     }
 
-    /// To be called often.
-    pub(crate) fn tick(&mut self) {
-        if self.shown && self.bar.is_none() && self.began.elapsed() >= WAIT {
-            let bar = ProgressBar::with_draw_target(Some(self.all as u64), ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("[{bar:24}] {pos}/{len} {wide_msg}") {
-                bar.set_style(style.progress_chars("=> "));
-            }
-            self.bar = Some(bar);
-        }
-        self.draw();
-    }
-
-    fn draw(&self) {
+    /// Brings the time that is left up to date; to be called often.
+    pub(crate) fn draw(&self) {
         let Some(bar) = &self.bar else { return };
         let here = self.done - self.before.min(self.done);
         let left = self.all.saturating_sub(self.done);
@@ -72,23 +57,21 @@ impl Progress {
                 format!("{seconds:.0} s left, {}", self.now)
             }
         };
-        bar.set_message(escaped(&message).into_owned());
-        bar.set_position(self.done as u64);
+        bar.message(&message);
+        bar.done(self.done);
     }
 
     /// A message for the user, above the bar.
     pub(crate) fn say(&self, message: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::console::say(message)),
+            Some(bar) => bar.say(message),
             None => crate::console::say(message),
         }
     }
 
     /// Removes the bar.
     pub(crate) fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+        self.bar = None;
     }
 }
 

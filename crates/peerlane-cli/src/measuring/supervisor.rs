@@ -229,7 +229,7 @@ impl<'a> Supervisor<'a> {
             let patience = process::patience(self.run.plan.method.patience, watch.opened.is_some());
             let mut interrupted = || {
                 self.keeper.tick(self.run, self.progress);
-                self.progress.tick();
+                self.progress.draw();
                 self.interrupt.asked()
             };
             let (kind, why) = match worker.next_unless(patience, &mut interrupted) {

@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use peerlane::case::Case;
-use peerlane::cluster::Cluster;
 use peerlane::measured_cluster::machines;
 use peerlane::nodes::{MAX_NODES_BYTES, NodesRun};
 use peerlane::one_line::shown;
-use peerlane::simulated_cluster::of_record;
+use peerlane::site::Site;
 
 use super::{Source, is_nodes_run};
 use crate::Failure;
@@ -100,7 +99,7 @@ pub(crate) fn learn(redactor: &mut Redactor, run: &NodesRun) {
     }
 }
 
-/// The cluster that a record was simulated on.
-pub(crate) fn cluster_of(run: &NodesRun) -> Result<Option<Cluster>, Failure> {
-    of_record(run).transpose().map_err(|e| Failure::new(format!("{}: {e}", run.name)))
+/// The hosts of a record, and the network between them as far as it is known.
+pub(crate) fn site_of(run: &NodesRun) -> Result<Site, Failure> {
+    Site::of(run).map_err(|e| Failure::new(format!("{}: {e}", run.name)))
 }

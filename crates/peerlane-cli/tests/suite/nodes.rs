@@ -202,7 +202,8 @@ fn what_a_node_told_of_its_links_is_what_its_paths_should_carry() {
         let by_host = writes(false).find(|host| host["from"] == from && host["to"] == to).unwrap();
         let [expected, most] = [&pair["expected"], &by_host["measured"]].map(|rate| rate.as_f64().unwrap());
         assert!(expected <= most * 1.000_001, "{pair} {by_host}");
-        let least = pair["expected_range"][0].as_f64().unwrap();
+        // what host memory reached may leave one number
+        let least = pair["expected_range"][0].as_f64().unwrap_or(expected);
         assert!(least < pair["measured"].as_f64().unwrap() && pair["bound_by"].is_string(), "{pair}");
     }
     for pair in writes(false) {

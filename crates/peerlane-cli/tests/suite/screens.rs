@@ -96,6 +96,51 @@ fn transcripts_are_those_recorded() {
     assert!(stale.is_empty(), "UPDATE_GOLDEN=1 cargo test -p peerlane-cli screens::\n{}", stale.join("\n"));
 }
 
+/// Commands with tables and sentences, each with a word for the machine.
+const SHOWING: [&str; 7] = [
+    "check TARGET -v --fail-on never",
+    "predict TARGET",
+    "predict TARGET --collectives",
+    "explain TARGET GPU0 GPU1 --halo -v",
+    "explain TARGET GPU0 host",
+    "simulate TARGET --workload all-reduce --sizes 1GiB -v",
+    "compare TARGET exxact-devbox -v",
+];
+
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let example = |name: &str| examples.join(name).to_string_lossy().into_owned();
+    let measured = "../../captures/h200x4-vm-runs/default.json".to_owned();
+    let machines = ["slow-node".to_owned(), example("box.toml"), measured];
+    let mut lines: Vec<String> =
+        machines.iter().flat_map(|target| SHOWING.map(|line| line.replace("TARGET", target))).collect();
+    let (fleet, nodes, cluster) = (example("fleet"), example("nodes/run.json"), example("cluster.toml"));
+    lines.push(format!("fleet {fleet} -v --fail-on never"));
+    lines.push(format!("check {nodes} -v --fail-on never"));
+    lines.push(format!("simulate {cluster} --workload all-reduce --sizes 1GiB -v"));
+    for line in lines {
+        for columns in [80, 100] {
+            let args: Vec<&str> = line.split(' ').collect();
+            let output = command(&args).env("COLUMNS", columns.to_string()).output().unwrap();
+            assert_eq!(status(&output), 0, "{line}: {}", err(&output));
+            let text = stdout(&output);
+            let wide = text.lines().find(|shown| width(shown) > columns);
+            assert_eq!(wide, None, "{line} at {columns}");
+        }
+    }
+}
+
+#[test]
+fn the_headline_is_whole_at_every_width() {
+    for columns in [60, 80, 100] {
+        let text = screen("slow-node", columns).unwrap();
+        let head = text.split("\n\n").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(head.contains("243 of 466 GB/s expected fix Reset the GPU"), "{text}");
+        assert!(head.ends_with("on several GPUs an NVSwitch."), "{text}");
+    }
+}
+
 #[test]
 fn the_answer_comes_first() {
     let answer = checked(&["check", "7gforce", "-q"]);

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::predictor::{Known, Prediction, Predictor, Share};
+use super::predictor::{Known, Predictor, Share};
 use crate::cluster::{Cluster, Latencies};
 use crate::simulate::library::Library;
 use peerlane_machine::fabric::NodeId;
 use peerlane_measure::nodes::{End, Probe, Step, Transport};
 use peerlane_model::collectives::Choice;
+use peerlane_model::expectation::{Bottleneck, Expected};
 use peerlane_model::solve::Problem;
 
 /// Rates by probe, nodes and GPUs of each.
@@ -16,7 +17,7 @@ pub(super) type Rates = HashMap<(Probe, usize, usize), Option<f64>>;
 
 impl Predictor<'_> {
     /// What each step of NCCL's should deliver while the others run.
-    pub(super) fn by_nccl(&mut self, steps: &[&Step], share: &Share) -> Vec<Option<Prediction>> {
+    pub(super) fn by_nccl(&mut self, steps: &[&Step], share: &Share) -> Vec<Option<Expected>> {
         let edges: Vec<Vec<Step>> = steps.iter().map(|step| self.edges(step)).collect();
         let together: Vec<&Step> = edges.iter().flatten().collect();
         let mut together = self.paced(&together, share).into_iter();
@@ -36,12 +37,8 @@ impl Predictor<'_> {
             }
             through.sort();
             through.dedup();
-            all.push(self.rate(step).map(|rate| Prediction {
-                value: rate * left,
-                through,
-                bound_by: None,
-                range: None,
-            }));
+            let binding = Bottleneck { through, ..Bottleneck::default() };
+            all.push(self.rate(step).map(|rate| Expected::exactly(rate * left, binding)));
         }
         all
     }

@@ -6,22 +6,10 @@ use super::{memory_near, nccl};
 use crate::cluster::{Cluster, ClusterRoute, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_measure::nodes::{End, Probe, Step, Transport};
+use peerlane_model::expectation::{Bottleneck, Expected};
 use peerlane_model::model::rdma::{NicDirection, measured_staging, nic_path};
 use peerlane_model::solve::{Problem, Resource};
 use peerlane_read::catalogue::Parts;
-
-/// What a step should deliver.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
-    /// Bytes a second, or of a latency seconds, while the other steps of its round run.
-    pub value: f64,
-    /// Switches on its path, and links between switches: `leaf3`, `leaf3 to spine1`.
-    pub through: Vec<String>,
-    /// What binds it, where that is known.
-    pub bound_by: Option<String>,
-    /// The least and the most that it may be, where a piece of it is not known well.
-    pub range: Option<[f64; 2]>,
-}
 
 /// A step's path.
 pub(super) struct Known {
@@ -61,14 +49,14 @@ impl<'a> Predictor<'a> {
         Predictor { cluster, router, nccl: HashMap::new(), routes: HashMap::new() }
     }
 
-    /// What each step should deliver while the others of its round run; `None` where the cluster has no such path, or the
+    /// What each step should deliver while the others of its round run, in bytes a second or of a latency in seconds; `None` where the cluster has no such path, or the
     /// model no rate for it.
-    pub fn round(&mut self, steps: &[&Step]) -> Vec<Option<Prediction>> {
+    pub fn round(&mut self, steps: &[&Step]) -> Vec<Option<Expected>> {
         self.solved(steps, &Share::NONE)
     }
 
     /// The same where a step keeps a share of what it would have alone, and a resource a share of its capacity.
-    pub(super) fn solved(&mut self, steps: &[&Step], share: &Share) -> Vec<Option<Prediction>> {
+    pub(super) fn solved(&mut self, steps: &[&Step], share: &Share) -> Vec<Option<Expected>> {
         // rounds are of one transport
         if steps.first().is_some_and(|step| step.transport == Transport::Nccl) {
             return self.by_nccl(steps, share);
@@ -114,12 +102,8 @@ impl<'a> Predictor<'a> {
                 _ => solved.next()?,
             };
             let value = if is_both(step) { value + returned.next().unwrap_or(value) } else { value };
-            (value.is_finite() && value > 0.0).then(|| Prediction {
-                value,
-                through: known.through.clone(),
-                bound_by: None,
-                range: None,
-            })
+            let binding = Bottleneck { through: known.through.clone(), ..Bottleneck::default() };
+            (value.is_finite() && value > 0.0).then(|| Expected::exactly(value, binding))
         };
         steps.iter().enumerate().map(predicted).collect()
     }

@@ -81,8 +81,8 @@ fn found(cluster: &Cluster, cells: &[Cell]) -> Vec<(nodes::Place, Direction)> {
     for round in rates.chunk_by(|a, b| a.round == b.round) {
         let predicted = predictor.round(&round.iter().map(|cell| &cell.step).collect::<Vec<_>>());
         all.extend(round.iter().zip(predicted).filter_map(|(cell, predicted)| {
-            let Prediction { value, through, .. } = predicted?;
-            cell.compared(Some(value), through)
+            let Expected { value, binding, .. } = predicted?;
+            cell.compared(Some(value), binding.through)
         }));
     }
     suspects(&all, cluster.nodes as usize).into_iter().map(|s| (s.place, s.direction)).collect()

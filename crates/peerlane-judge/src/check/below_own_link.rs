@@ -50,10 +50,10 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{} {best} at most ({})", view.arrow(&measured.matrix, cell), measured.matrix.describe()))
         .evidence(view.cite(low.iter().map(|l| &l.best.0.origin)))
         .fix(
-            "Read the width and generation of the links under load (`nvidia-smi -q`). If they are low: a slot may be \
-             wired for fewer lanes, connect through the chipset, or share lanes with M.2 (see the board's manual); the \
-             CPU, the board or a riser may limit the generation. If the link is at full width, look for what both \
-             directions through it share: an IOMMU, link power saving (ASPM), or memory of another socket.",
+            "Move the card to a slot that is wired to the CPU at full width, and replace a riser or cable that is \
+             not rated for the generation; M.2 and chipset slots may share lanes (see the board's manual). If the \
+             link runs at full width under load, look for what both directions through it share: an IOMMU, link \
+             power saving (ASPM), or memory of another socket.",
         )
         .confirm(confirm::WIDTH)
         .cost(Cost::of_rate(least, best.gb()))

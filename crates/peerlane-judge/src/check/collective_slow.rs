@@ -6,6 +6,8 @@ use peerlane_design::cluster::Cluster;
 use peerlane_design::simulate::library::Library;
 use peerlane_design::tune;
 use peerlane_machine::curve::{At, Curve};
+use peerlane_machine::fabric::LinkId;
+use peerlane_machine::machine::Machine;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::{Algorithm, Choice};
@@ -84,21 +86,21 @@ fn run(view: &View) -> Option<Raised> {
                 list(&hindering)
             )
         } else if share >= SLOW {
-            "Check that all NVLinks are active (`nvidia-smi nvlink -s`) and that nothing throttles the GPUs (`nvidia-smi -q \
-             -d PERFORMANCE`) or uses them. NCCL's log shows variables that limit channels, algorithms or protocols. \
-             `peerlane check live` measures every pair, and names one that is slow."
+            "Reset GPUs whose NVLinks are down (`nvidia-smi nvlink -s`), remove what throttles or uses the GPUs \
+             (`nvidia-smi -q -d PERFORMANCE`), and unset variables in NCCL's log that limit channels, algorithms or \
+             protocols. If none of these is the cause, `peerlane check live` measures every pair and names one that \
+             is slow."
                 .to_owned()
         } else if view.has_nvlink() {
-            "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). With SHM or NET it \
-             does not use NVLink: NCCL_P2P_DISABLE may be set, the processes may run in separate containers \
-             (`--ipc=host` joins them), MIG may be on, or the fabric manager may not run. With P2P, check that all \
-             NVLinks are active (`nvidia-smi nvlink -s`)."
+            "Let NCCL use NVLink: unset NCCL_P2P_DISABLE, join containers with `--ipc=host`, turn MIG off, and start \
+             the fabric manager. NCCL_DEBUG=INFO then shows `via P2P`, not `via SHM` or `via NET`; if it does and \
+             the rate stays low, check that all NVLinks are active (`nvidia-smi nvlink -s`)."
                 .to_owned()
         } else {
-            "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`). With SHM it copies through host \
-             memory: bind each rank to its GPU's NUMA node, and spread the ranks over the sockets. With P2P between \
-             root complexes, many pairs at once may be slower than SHM: compare NCCL_P2P_LEVEL=PXB and SYS, and check \
-             ACS and the IOMMU."
+            "Where NCCL copies through host memory (NCCL_DEBUG=INFO: `via SHM`), bind each rank to its GPU's NUMA \
+             node, and spread the ranks over the sockets. Where it shows `via P2P` between root complexes, compare \
+             NCCL_P2P_LEVEL=PXB and SYS, and check ACS and the IOMMU: many pairs at once may be slower than through \
+             host memory."
                 .to_owned()
         })
         .confirm(
@@ -137,17 +139,68 @@ pub(super) fn is_comparable(view: &View) -> bool {
     judged.iter().any(|(curve, _, best)| bounds.at(curve, best.size).is_some())
 }
 
-/// What a collective reaches where the links that are up explain it: a finding about the others then says so.
-pub(super) fn by_links_that_are_up(view: &View) -> Option<String> {
+/// A collective that is slow because links are down.
+pub(super) struct FewerLinks {
+    /// What it reaches, and what the links that are up carry by each algorithm.
+    pub(super) measured: String,
+    /// What it should reach over all links, and what is lost of that.
+    pub(super) with_all_links: Option<(String, Option<Cost>)>,
+}
+
+/// What a collective reaches where the links that are up explain it: a finding about the others then reports it.
+pub(super) fn by_links_that_are_up(view: &View) -> Option<FewerLinks> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let judged = large(view, gpus.len());
     let (curve, _, best) = judged.first()?;
-    let bound = bounds(view, &gpus).predicted(curve, best.size)?;
-    let explained = best.rate.gb() >= SLOW_BY_SWITCH * bound;
-    explained.then(|| {
-        let (what, rate, size) = (&curve.what, best.rate, best.size);
-        format!("{what} reaches {rate} at {size}: rings over the links that are up carry {bound:.1} GB/s")
-    })
+    let (what, rate, size) = (&curve.what, best.rate, best.size);
+    let bounds = bounds(view, &gpus);
+    let ring = bounds.predicted(curve, size)?;
+    if rate.gb() < SLOW_BY_SWITCH * ring {
+        return None;
+    }
+    let sharp = bounds.with_sharp(curve, size).map_or(String::new(), |sharp| format!(", NVLink SHARP {sharp:.1}"));
+    let measured = format!("{what} {rate} at {size} (links that are up: rings {ring:.1}{sharp})");
+    let with_all_links = with_all_links(view).and_then(|cluster| {
+        let library = Library::of(&cluster, collective_of(curve)?, Choice::FREE, None).ok()?;
+        let by = library.predict(size, Choice::FREE).ok()?;
+        let expected = by.rate / 1e9;
+        let text = format!("{expected:.1} GB/s by {}", words_of(by.algorithm));
+        Some((text, Cost::of_rate(expected, rate.gb())))
+    });
+    Some(FewerLinks { measured, with_all_links })
+}
+
+/// The machine with every GPU joined to the NVSwitches by as many links as the best; `None` where all have as many.
+fn with_all_links(view: &View) -> Option<Cluster> {
+    let fabric = view.fabric();
+    let is_switch = |id: NodeId| fabric.node(id).kind == NodeKind::NvSwitch;
+    let bundles = || {
+        let to_switches = fabric.link_ids().filter(|id| is_switch(fabric.link(*id).a) || is_switch(fabric.link(*id).b));
+        to_switches.filter(|id| fabric.link(*id).kind.nvlinks() > 0)
+    };
+    let links = |id: &LinkId| fabric.link(*id).kind.nvlinks();
+    let best = bundles().max_by_key(links)?;
+    let fewer: Vec<LinkId> = bundles().filter(|id| links(id) < links(&best)).collect();
+    if fewer.is_empty() {
+        return None;
+    }
+    let mut builder = fabric.clone().into_builder();
+    fewer.into_iter().for_each(|id| builder.link_mut(id).kind = fabric.link(best).kind.clone());
+    Some(Cluster::single(Machine { fabric: builder.build().ok()?, ..view.machine.clone() }))
+}
+
+/// An algorithm as users know it.
+fn words_of(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Ring => "rings",
+        Algorithm::Nvls | Algorithm::NvlsTree => "NVLink SHARP",
+        other => other.name(),
+    }
+}
+
+/// The collective that a table is of.
+fn collective_of(curve: &Curve) -> Option<Collective> {
+    BY_RINGS.iter().find(|(name, _)| *name == curve.what).map(|(_, collective)| *collective)
 }
 
 /// Tables of collectives among all GPUs with large messages, each with its best rate.
@@ -176,7 +229,7 @@ impl Bounds {
 
     /// Where the rates of all pairs are known.
     fn predicted(&self, curve: &Curve, size: Bytes) -> Option<f64> {
-        let collective = BY_RINGS.iter().find(|(name, _)| *name == curve.what)?.1;
+        let collective = collective_of(curve)?;
         let library = self.by.iter().find(|(of, _)| *of == collective).map(|(_, library)| library);
         let predicted = library.and_then(|library| library.predict(size, WITHOUT_SHARP).ok());
         predicted.map(|predicted| predicted.rate / 1e9).filter(|rate| *rate > 0.0)
@@ -184,7 +237,7 @@ impl Bounds {
 
     /// The rate where NVLink SHARP is the fastest.
     fn with_sharp(&self, curve: &Curve, size: Bytes) -> Option<f64> {
-        let collective = BY_RINGS.iter().find(|(name, _)| *name == curve.what)?.1;
+        let collective = collective_of(curve)?;
         let (_, library) = self.by.iter().find(|(of, _)| *of == collective)?;
         let predicted = library.predict(size, Choice::FREE).ok()?;
         (predicted.algorithm == Algorithm::Nvls).then_some(predicted.rate / 1e9)

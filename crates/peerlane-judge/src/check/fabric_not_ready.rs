@@ -26,9 +26,9 @@ fn not_ready(view: &View) -> Option<Raised> {
         .measured(format!("fabric state {}", gpus.values.first().cloned().unwrap_or_default()))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Check `systemctl status nvidia-fabricmanager`, and start a fabric manager of the same version as the \
-             driver. If it runs and does not finish, read `/var/log/fabricmanager.log`. In a virtual machine, the host \
-             must do this.",
+            "Start a fabric manager of the same version as the driver (`systemctl enable --now \
+             nvidia-fabricmanager`); in a virtual machine, the host must do this. If it runs and does not finish, \
+             read `/var/log/fabricmanager.log`.",
         )
         .confirm(CONFIRM)
         .about_nodes(gpus.names);
@@ -49,9 +49,9 @@ fn failed(view: &View) -> Option<Raised> {
         .measured(format!("fabric state Completed, status {}", distinct(gpus.values).join(", ")))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Read the fabric manager's log on the host (`/var/log/fabricmanager.log`; on NVL72 the one of the switch \
-             trays and `nvidia-imex-ctl -N`). If the status is an insufficient-resources or a hardware error, look for \
-             NVLink errors (Xid, SXid) in the kernel log first. Then reset the GPUs with the fabric manager running.",
+            "Reset the GPUs with the fabric manager running. If that does not help, read its log on the host \
+             (`/var/log/fabricmanager.log`; on NVL72 that of the switch trays and `nvidia-imex-ctl -N`), and look \
+             for NVLink errors (Xid, SXid) in the kernel log.",
         )
         .confirm(CONFIRM)
         .about_nodes(gpus.names);
@@ -68,8 +68,8 @@ fn unhealthy(view: &View) -> Option<Raised> {
         .measured(distinct(gpus.values).join("; "))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Find the links that are down (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log. If a whole \
-             switch is missing, its tray or baseboard needs service; if links of one GPU, reset that GPU first.",
+            "Reset the GPU whose links are down (`nvidia-smi nvlink -s`, `-e`), and read the fabric manager's log. \
+             If a whole switch is missing, have its tray or baseboard serviced.",
         )
         .confirm("`nvidia-smi -q | grep -A14 'Fabric$'`; `nvidia-smi nvlink -s`")
         .about_nodes(gpus.names);

@@ -171,7 +171,8 @@ fn meaning(kind: Kind) -> Option<Meaning> {
             Certain,
             "A port of an RDMA adapter went down during the job",
             "ports that stay up",
-            "Check the cable, the transceiver and the switch's port; `mlxlink -d DEVICE -c` shows error counters and the last reason.",
+            "Replace the cable or the transceiver, or try another port of the switch; `mlxlink -d DEVICE -c` shows \
+             error counters and the last reason.",
             "`ibstat`; `dmesg | grep -i mlx5`; `mlxlink -d DEVICE -c`",
         ),
         Kind::PeerMemory => of(

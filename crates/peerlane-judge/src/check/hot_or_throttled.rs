@@ -100,15 +100,16 @@ fn brakes(signs: &[String]) -> (&'static str, &'static str) {
     match (named("thermal"), named("brake")) {
         (0, braked) if braked == signs.len() => (
             "an external power brake throttles",
-            "Check the power supplies (`ipmitool sdr type 'Power Supply'`), their cables and the power cap of the \
-             system: it asserts this brake, not the GPU.",
+            "Restore the power: check the power supplies (`ipmitool sdr type 'Power Supply'`), their cables and the \
+             power cap of the system. The system asserts this brake, not the GPU.",
         ),
         (hot, 0) if hot == signs.len() => {
-            ("heat throttles", "Check fans, air flow and dust. Measure again after it has cooled down.")
+            ("heat throttles", "Restore the cooling: fans, air flow, dust. Measure again after it has cooled down.")
         }
         _ => (
             "heat or a power brake throttles",
-            "Check fans, air flow and dust, power cables and power supplies. Measure again after it has cooled down.",
+            "Restore the cooling (fans, air flow, dust) and the power (cables, power supplies). Measure again after \
+             it has cooled down.",
         ),
     }
 }
@@ -143,12 +144,14 @@ fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
             .raise(Fault, Warning, Possible)
             .summary(format!("{who}: hot, close to throttling"))
             .expected(format!("below {:.0} °C under load", view.settings.hot_or_throttled.celsius))
-            .fix("Check fans, air flow and dust; warm air from a neighbouring card raises the inlet temperature."),
+            .fix("Restore the cooling: fans, air flow, dust. Warm air from a neighbouring card raises the inlet \
+                 temperature."),
         Trouble::AtLimit => RULE
             .raise(Fault, Warning, Possible)
             .summary(format!("{who}: at the temperature limit"))
             .expected("below the limit that the sensor states")
-            .fix("Check fans, air flow and dust. An adapter or CPU that throttles slows every transfer through it."),
+            .fix("Restore the cooling: fans, air flow, dust. An adapter or CPU that throttles slows every transfer \
+                 through it."),
         Trouble::Capped => RULE
             .raise(Design, Info, Certain)
             .summary(format!("{who}: the power limit holds the clocks down, as under any full load"))

@@ -16,9 +16,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{cells} steps timed out ({detail})"))
         .evidence(view.cite_run())
         .fix(
-            "Look for Xid errors in the kernel log. If there are none, boot with `iommu=pt` and clear ACS redirection: \
-             translation and redirection hang peer traffic on some chipsets. Until this is fixed, keep peer access off for \
-             these pairs (NCCL_P2P_DISABLE=1).",
+            "Boot with `iommu=pt` and clear ACS redirection: translation and redirection hang peer traffic on some \
+             chipsets. If the kernel log has Xid errors, follow those first. Until this is fixed, keep peer access \
+             off for these pairs (NCCL_P2P_DISABLE=1).",
         )
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)

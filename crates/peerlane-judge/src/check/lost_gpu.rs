@@ -30,7 +30,7 @@ fn reported(view: &View, lost: bool) -> Option<Raised> {
     } else {
         RULE.raise(Fault, Error, Possible)
             .summary(format!("{names}: the driver gives no access, and does not say why"))
-            .fix("Look in the kernel log for what came before (Xid errors, a driver that was updated while it ran). Reload the driver, or restart the machine.")
+            .fix("Reload the driver, or restart the machine. What came before is in the kernel log: Xid errors, or a driver that was updated while it ran.")
     };
     let raised = raised
         .expected("a handle for each GPU that NVML counts")
@@ -41,9 +41,9 @@ fn reported(view: &View, lost: bool) -> Option<Raised> {
     Some(raised)
 }
 
-const FIX: &str = "Look in the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors. Reseat the card, \
-                   its riser and its power cables; check its temperature and power supply. Only a cold restart may bring the GPU \
-                   back.";
+const FIX: &str = "Reseat the card, its riser and its power cables, and switch the machine's power off and on: only a cold restart \
+                   may bring the GPU back. If it falls off the bus again (Xid 79 in the kernel log), check its temperature and \
+                   power supply, and have it serviced.";
 
 const CONFIRM: &str = "`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`";
 

@@ -102,6 +102,7 @@ use std::cell::OnceCell;
 
 use crate::action::Action;
 pub use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
+use crate::verdict::Verdict;
 pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 pub(crate) use outlier::RULE as OUTLIER;
 use peerlane_design::case::Case;
@@ -115,6 +116,18 @@ pub use settings::{Settings, SettingsError, Waiver};
 use view::View;
 pub(crate) use words::distinct;
 pub(crate) use worse_than_before::RULE as WORSE_THAN_BEFORE;
+
+impl Finding {
+    /// The measured and the expected rate, in [`Cost::unit`], where both are known and one was measured.
+    ///
+    /// What a narrow link costs follows from its width, and is no measurement.
+    pub fn measured_and_expected(&self) -> Option<[f64; 2]> {
+        let by_width = [narrow_link::RULE.id, limited_link::RULE.id].contains(&self.rule.as_str());
+        let cost = self.cost.filter(|cost| !by_width && cost.share > 0.0 && cost.unit.time(1.0).is_none())?;
+        let expected = cost.lost / cost.share;
+        Some([expected - cost.lost, expected])
+    }
+}
 
 /// What rules look at.
 pub struct Context<'a> {
@@ -293,7 +306,6 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
-    use crate::verdict::Verdict;
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::machine::{Machine, MachineKind};
     use peerlane_read::catalogue::Parts;

@@ -152,9 +152,9 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         ),
         Failure::Protection => (
             "RDMA adapters are refused access to memory that NCCL gave them".to_owned(),
-            "Run it with NCCL_NET_GDR_LEVEL=LOC. If that works, peer-to-peer access between adapter and GPU fails: \
-             turn off ACS and IOMMU translation, and install driver and peer memory module of matching releases. If it \
-             fails there too, look for a program that frees memory or forks during a transfer."
+            "If the job works with NCCL_NET_GDR_LEVEL=LOC, turn off ACS and IOMMU translation, and install driver \
+             and peer memory module of matching releases: access between adapter and GPU fails. If it fails there \
+             too, look for a program that frees memory or forks during a transfer."
                 .to_owned(),
             "`lspci -vvv | grep ACSCtl`; `lsmod | grep peermem`; the same job with NCCL_NET_GDR_LEVEL=LOC",
         ),

@@ -110,8 +110,8 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         .measured(format!("{measured}{named}"))
         .evidence(view.cite([origin]))
         .fix(if off.is_empty() {
-            "Run `ibv_devinfo`: the ports must be active. In a container, install libibverbs (rdma-core) and pass \
-             /dev/infiniband with an unlimited locked-memory limit. NCCL_IB_HCA must name adapters that exist."
+            "Bring the ports up, and set NCCL_IB_HCA to adapters that exist (`ibv_devinfo`). In a container, install \
+             libibverbs (rdma-core) and pass /dev/infiniband with an unlimited locked-memory limit."
         } else {
             "Unset NCCL_IB_DISABLE. If it is set because the adapters do not work, fix those (`ibv_devinfo`, `ib_write_bw`)."
         })

@@ -131,9 +131,9 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
              common /dev/shm cannot use it either (`--ipc=host`)."
         }
         Cause::Unexpected(_) | Cause::Unknown => {
-            "Check `nvidia-smi topo -p2p r` for what the driver allows, and the environment for NCCL_P2P_DISABLE and \
-             NCCL_P2P_LEVEL. Then check containers with one GPU each or without a common IPC namespace, and virtual \
-             machines, which hide the switch from NCCL (give it a topology file, NCCL_TOPO_FILE)."
+            "Unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, if `nvidia-smi topo -p2p r` shows that the driver allows \
+             peer access. Join containers that have one GPU each or no common IPC namespace (`--ipc=host`), and give \
+             NCCL a topology file (NCCL_TOPO_FILE) in virtual machines, which hide the switch."
         }
     };
     RULE.raise(Design, severity, certainty)

@@ -64,17 +64,19 @@ fn of_kind(view: &View, kind: FlagKind) -> Option<Raised> {
         .evidence(view.cite_run())
         .fix(match kind {
             FlagKind::Corrupt => {
-                "Do not use these adapters until this is fixed: results are wrong without an error. What one corrupts out and back is its \
-                 own, or its slot's: read PCIe errors in the kernel log (AER), update its firmware, then move it. Else replace the cable."
+                "Do not use these adapters until this is fixed: results are wrong without an error. Where an \
+                 adapter's loopback corrupts data, update its firmware, then try another slot (PCIe errors in the \
+                 kernel log: AER); otherwise replace the cable."
             }
             FlagKind::Hung => {
-                "Look at the kernel log for the adapter's errors; reset it, update its firmware and rdma-core. What hangs between two only \
-                 may be flow control on the way (PFC): read the ports' pause counters (`ethtool -S`)."
+                "Reset the adapter, and update its firmware and rdma-core. If transfers hang between two adapters \
+                 only, correct flow control on the way (PFC): the ports' pause counters (`ethtool -S`) show it."
             }
             _ => {
-                "Read the reason, then the kernel log and the port's state and counters. What fails out and back is the adapter's own, or \
-                 this user's limit of locked memory; what fails between two only is beyond: addresses (`show_gids`), cable, switch; what fails \
-                 with a GPU's memory only is the GPU's, or its driver's (`nvidia-smi -q`, Xids)."
+                "Correct what the reason names. Where an adapter's loopback fails, raise this user's limit of locked \
+                 memory, and read the kernel log and the port's state; where only pairs fail, check addresses \
+                 (`show_gids`), cable and switch; where only a GPU's memory fails, check the GPU and its driver \
+                 (`nvidia-smi -q`, Xids)."
             }
         })
         .confirm(confirm::pairs(if with_gpus { "nic,nic-gpu" } else { "nic" }, &about))

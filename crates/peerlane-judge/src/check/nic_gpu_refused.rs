@@ -63,9 +63,9 @@ pub(crate) const CONFIRM: &str =
 /// What to do, by whether the module nvidia-peermem is loaded.
 pub(crate) fn fix(module: bool) -> &'static str {
     if module {
-        "The module nvidia-peermem is loaded and gives the adapters nothing: it was built without the adapters' driver, or loaded before \
-         it. Install the NVIDIA driver after MLNX_OFED or DOCA and load the module again; or use dmabuf: the driver's open kernel modules \
-         (515 or newer), Linux 5.12, rdma-core 34."
+        "Install the NVIDIA driver after MLNX_OFED or DOCA and load the module nvidia-peermem again; or use dmabuf: \
+         the driver's open kernel modules (515 or newer), Linux 5.12, rdma-core 34. The module is loaded and gives \
+         the adapters nothing: it was built without the adapters' driver, or loaded before it."
     } else {
         "Run `modprobe nvidia-peermem` after the adapters' driver loads; or use dmabuf: the driver's open kernel modules (515 or newer), \
          Linux 5.12, rdma-core 34. Until then libraries stage in host memory."

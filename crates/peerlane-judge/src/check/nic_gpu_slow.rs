@@ -96,15 +96,15 @@ fn of_device(view: &View, id: NodeId, slow: &[&Compared]) -> Option<Raised> {
     let (what, fix) = if view.fabric().node(id).kind == NodeKind::Gpu {
         (
             format!("{} {} rates between {name} and NICs", slow.len(), ways(slow)),
-            "Read the width of the GPU's link and of those above it under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the \
-             card whose link is narrow.",
+            "Reseat or move the card whose link is narrow under load: the GPU's link or one above it (`nvidia-smi \
+             -q`, `lspci -vv`).",
         )
     } else {
         (
             format!("{} {} rates between GPUs and {name}", slow.len(), ways(slow)),
-            "Read the width of the adapter's link and of those above it (`lspci -vv`). If that is as it should be and host memory is \
-             fast (`--tests nic`), peer traffic is redirected or translated: clear ACS on the switches' ports, boot with `iommu=pt`, \
-             and let the adapter write relaxed.",
+            "Reseat or move the card whose link is narrow: the adapter's link or one above it (`lspci -vv`). If the \
+             links have their full width and host memory is fast (`--tests nic`), peer traffic is redirected or \
+             translated: clear ACS on the switches' ports, boot with `iommu=pt`, and let the adapter write relaxed.",
         )
     };
     let summary = format!("{what} reach {} of what the paths should give", reach(slow));
@@ -128,9 +128,9 @@ fn of_pairs(view: &View, slow: &[&Compared]) -> Option<Raised> {
     Some(
         raised
             .fix(
-                "If only direct rates are slow, peer traffic is redirected or translated on the way: clear ACS on the switches' ports \
-                 (`lspci -vvv | grep ACSCtl`), boot with `iommu=pt`. Across sockets processors forward it slowly: use a NIC of the GPU's \
-                 own socket.",
+                "Clear ACS on the switches' ports (`lspci -vvv | grep ACSCtl`) and boot with `iommu=pt`: where only \
+                 direct rates are slow, peer traffic is redirected or translated on the way. Across sockets \
+                 processors forward it slowly: use a NIC of the GPU's own socket.",
             )
             .confirm(confirm::pairs("nic-gpu", &pairs))
             .about(pairs),
@@ -203,7 +203,7 @@ mod tests {
     use peerlane_machine::machine::Machine;
     use peerlane_machine::matrix::{Engine, Quantity, Unit};
     use peerlane_machine::origin::Origin as Source;
-    use peerlane_model::comparison::{Bottleneck, Expected};
+    use peerlane_model::comparison::Expected;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What is found where 12 GB/s are expected of each of four GPUs with each of four NICs, and these are measured: directly and
@@ -239,8 +239,7 @@ mod tests {
                 machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
             }
         }
-        let binding = Bottleneck { words: "its line".to_owned(), link: None };
-        let expected = |_: &Matrix, _, _| Some(Expected { value: 12.0, low, high: 12.5, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| Some(Expected::new(12.0, [low, 12.5], "its line"));
         see_expecting(&machine, Parts::embedded(), expected, |view| {
             run(view).into_iter().map(|raised| raised.finding.summary).collect()
         })

@@ -140,8 +140,9 @@ fn by_loopback(view: &View, one: &Compared, id: NodeId) -> Raised {
         finding(view, &RULE, (Fault, Likely), &[one], summary).unwrap_or_else(|| RULE.raise(Fault, Warning, Likely));
     raised
         .fix(
-            "No cable is involved: read the width of the adapter's link and of those above it (`lspci -vv`), and reseat or move the \
-             card whose link is narrow. Then check the maximum read request, relaxed ordering and the IOMMU (`iommu=pt`).",
+            "Reseat or move the card whose link is narrow (`lspci -vv`: the adapter's link and those above it); no \
+             cable is involved. If the links have their full width, check the maximum read request, relaxed ordering \
+             and the IOMMU (`iommu=pt`).",
         )
         .confirm(format!("`lspci -vv` of {nic}; {}", confirm::pairs("nic", &[view.node(id)])))
         .about(vec![view.node(id)])
@@ -168,8 +169,8 @@ fn beyond(view: &View, slow: &[&Compared], id: NodeId, role: Role, sound: bool) 
     Some(
         raised
             .fix(
-                "Check the port's speed (`ibstat`) and its error counters (`rdma statistic`, `perfquery`, `ethtool -S`), here and at the \
-                 switch, then replace the cable, then try another switch port.",
+                "Replace the cable, then try another switch port. Port speed (`ibstat`) and error counters (`rdma \
+                 statistic`, `perfquery`, `ethtool -S`), here and at the switch, show what is wrong.",
             )
             .confirm(format!("`ibstat {nic}`; {}", confirm::pairs("nic", &[view.node(id)])))
             .about(vec![view.node(id)]),
@@ -213,7 +214,6 @@ mod tests {
     use peerlane_machine::machine::{Machine, Spread};
     use peerlane_machine::matrix::{Engine, Quantity, Unit};
     use peerlane_machine::origin::Origin as Source;
-    use peerlane_model::comparison::Bottleneck;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What is found where 49.7 GB/s are expected of each of four NICs, and these are measured.
@@ -235,9 +235,7 @@ mod tests {
         let spread = vec![vec![Some(Spread { n: 6, low: 0.0, high: 99.0 }); 4]; 4];
         let (also, published, known_cause) = (Vec::new(), false, None);
         machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
-        let binding = Bottleneck { words: "its line".to_owned(), link: None };
-        let expected =
-            |_: &Matrix, _, _| Some(Expected { value: 49.7, low: 47.0, high: 51.0, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| Some(Expected::new(49.7, [47.0, 51.0], "its line"));
         see_expecting(&machine, Parts::embedded(), expected, |view| {
             run(view).into_iter().map(|raised| raised.finding.summary).collect()
         })

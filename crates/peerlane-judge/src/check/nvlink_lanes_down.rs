@@ -31,7 +31,11 @@ fn run(view: &View) -> Vec<Raised> {
     if let Some(first) = raised.first_mut()
         && let Some(slow) = collective_slow::by_links_that_are_up(view)
     {
-        first.finding.measured += &format!("; {slow}");
+        first.finding.measured += &format!("; {}", slow.measured);
+        if let Some((expected, cost)) = slow.with_all_links {
+            first.finding.expected += &format!("; {expected}");
+            first.finding.cost = cost;
+        }
     }
     raised
 }
@@ -151,12 +155,10 @@ fn fewer_in_classes(view: &View, gpus: &[NodeId], reported: &[Raised]) -> Vec<Ra
 fn fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), certainty: Certainty) -> Raised {
     RULE.raise(Fault, if now == 0 { Error } else { Warning }, certainty)
         .fix(
-            "Run `nvidia-smi nvlink -s` to see which links are down, `-e` for their errors, and look for NVLink errors in the \
-             kernel log (Xid 74, 144 to 150). Reset the GPU (`nvidia-smi -r`), or restart the machine and the fabric manager. \
-             If the same links stay down on several GPUs, an NVSwitch is out; if on one GPU, its module or bridge. Have that \
-             serviced.",
+            "Reset the GPU (`nvidia-smi -r`), or restart the machine and the fabric manager. If the same links stay \
+             down, have the part serviced: on one GPU its module or bridge, on several GPUs an NVSwitch.",
         )
-        .confirm("`nvidia-smi nvlink -s`")
+        .confirm("`nvidia-smi nvlink -s`, `-e`; kernel log: Xid 74, 144 to 150")
         .about_nodes(view.names_of(ids))
         .losing(1.0 - f64::from(now) / f64::from(most.max(1)))
 }

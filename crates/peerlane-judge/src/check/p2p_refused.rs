@@ -62,9 +62,9 @@ impl Refusal {
                  product and driver."
             }
             _ if should_work => {
-                "Check MIG and confidential computing (`nvidia-smi -q`), and for NVLink that the fabric manager runs. \
-                 Then boot with `iommu=pt`, clear ACS redirection on the switch, and check `nvidia-smi topo -p2p r` \
-                 again."
+                "Turn MIG and confidential computing off (`nvidia-smi -q`), and for NVLink start the fabric manager. \
+                 If access is still refused (`nvidia-smi topo -p2p r`), boot with `iommu=pt` and clear ACS \
+                 redirection on the switch."
             }
             _ => {
                 "Run jobs that exchange much data on GPUs of one switch or socket. Elsewhere data is staged in host \
@@ -75,10 +75,10 @@ impl Refusal {
 }
 
 /// What to do where NCCL's log alone reports that the driver refuses, and not why.
-const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GNS: the product, as GeForce cards since \
-                              Ampere; CNS: the chipset or the virtual machine; TNS: the path. MIG and confidential \
-                              computing refuse access too. NCCL copies through host memory \
-                              meanwhile.";
+const ASK_THE_DRIVER: &str = "Plan with copies through host memory, which NCCL uses automatically, unless you can \
+     remove the reason. Run `nvidia-smi topo -p2p r` to find the reason. GNS: the product, as GeForce cards since \
+     Ampere; CNS: the chipset or the virtual machine; TNS: the path. MIG and confidential computing refuse access \
+     too.";
 
 /// Names by which products of AMD are known.
 const AMD: [&str; 5] = ["Radeon", "Instinct", "AMD", "Vega", "Navi"];

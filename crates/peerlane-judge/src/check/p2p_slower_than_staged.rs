@@ -143,9 +143,9 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
         .measured(view.quote(on, worst))
         .evidence(view.cite_matrix(on))
         .fix(
-            "If the IOMMU translates (`dmesg | grep -i iommu`), boot with `iommu=pt`; if ports redirect (`lspci -vvv | \
-             grep ACSCtl`), clear that. Either slows peer traffic this much. Until then, turn peer-to-peer off for \
-             these pairs (NCCL_P2P_DISABLE=1).",
+            "Boot with `iommu=pt` if the IOMMU translates (`dmesg | grep -i iommu`), and clear ACS redirection if \
+             ports redirect (`lspci -vvv | grep ACSCtl`): either slows peer traffic this much. Until then, turn \
+             peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1).",
         )
         .confirm(confirm::pairs("pairs,staged", &subjects))
         .cost(Cost::of_rate(*least, worst.rate.gb()))
@@ -200,14 +200,14 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let by_nvlink =
         members.iter().all(|c| c.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(PathClass::is_nvlink));
     let fix = if fault && by_nvlink {
-        "Check the links (`nvidia-smi nvlink -s`, `-e`) and NVLink errors in the kernel log (Xid 74, 144 to 150). If \
+        "Reset GPUs whose NVLinks are down or report errors (`nvidia-smi nvlink -s`, `-e`; Xid 74, 144 to 150). If \
          all links are up, check that the program's peer accesses use NVLink (`nvidia-smi nvlink -gt d` before and \
          after)."
     } else if fault {
-        "Check the IOMMU first: if it translates (`dmesg | grep -i iommu`), boot with `iommu=pt` or turn it off. Then \
-         ACS: if ports redirect (`lspci -vvv | grep ACSCtl` shows ReqRedir+), turn ACS off in the BIOS or with setpci. \
-         In a virtual machine, both are up to the host, which may need them. If neither is on, check that Resizable \
-         BAR maps all GPU memory. Until then, NCCL_P2P_DISABLE=1 is faster."
+        "Boot with `iommu=pt` or turn the IOMMU off if it translates (`dmesg | grep -i iommu`). If ports redirect \
+         (`lspci -vvv | grep ACSCtl` shows ReqRedir+), turn ACS off in the BIOS or with setpci; in a virtual \
+         machine, both are up to the host. If neither is on, check that Resizable BAR maps all GPU memory. Until \
+         then, NCCL_P2P_DISABLE=1 is faster."
     } else if classes_known {
         "Turn P2P off for these pairs (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency. Many root \
          complexes split traffic between their ports into small packets. An IOMMU that translates has the same effect; \
@@ -291,8 +291,9 @@ fn no_effect(view: &View, on: &SourcedMatrix, off: &SourcedMatrix, compared: &[C
         .measured(format!("{measured} of each other ({})", on.matrix.describe()))
         .evidence(view.cite([&on.origin, &off.origin]))
         .fix(
-            "Check `nvidia-smi topo -p2p r`: some drivers of consumer GPUs accept peer access and stage the data \
-             anyway. Check ACS and the IOMMU too.",
+            "Plan with copies through host memory if `nvidia-smi topo -p2p r` shows no support: some drivers of \
+             consumer GPUs accept peer access and stage the data anyway. Otherwise turn ACS redirection and IOMMU \
+             translation off.",
         )
         .confirm(confirm::pairs("staged,pairs", &subjects))
         .about(subjects);

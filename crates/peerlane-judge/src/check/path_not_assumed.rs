@@ -229,8 +229,9 @@ fn left_nvlinks(view: &View, strays: &Strays) -> Raised {
         .measured(figures)
         .evidence(view.cite_run())
         .fix(
-            "Check that peer access is on and that NVLinks are up and registered: `nvidia-smi nvlink -s`, `nvidia-smi topo -p2p n`, \
-             and the fabric manager's log. Restart the fabric manager, then reset the GPUs.",
+            "Restart the fabric manager, then reset the GPUs. If they still do not use NVLink, check that NVLinks \
+             are up and registered (`nvidia-smi nvlink -s`, the fabric manager's log) and that peer access is on \
+             (`nvidia-smi topo -p2p n`).",
         )
         .confirm("`nvidia-smi nvlink -gt d` before and after `peerlane measure --tests pairs`")
         .about(subjects)

@@ -55,8 +55,8 @@ fn since_reset(view: &View) -> Option<Raised> {
         .measured(format!("replays: {}", list(&counts)))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Check whether the counter still rises under load. If it does, reseat the card and its riser or cable, and \
-             try a lower link speed in the BIOS.",
+            "If the counter still rises under load, reseat the card and its riser or cable, and try a lower link \
+             speed in the BIOS.",
         )
         .confirm("the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`")
         .about_nodes(gpus.names);

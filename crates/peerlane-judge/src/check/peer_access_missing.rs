@@ -39,9 +39,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("the run was refused access ({detail})"))
         .evidence(view.cite_run())
         .fix(
-            "Check what `nvidia-smi topo -p2p r` reports for the pair. Then check whether MIG, a container, a virtual \
-             machine or the driver's registry keys separate the two GPUs, and turn off IOMMU translation (`iommu=pt`) and \
-             ACS redirection.",
+            "Turn off IOMMU translation (`iommu=pt`) and ACS redirection, and remove what separates the two GPUs: \
+             MIG, a container, a virtual machine or the driver's registry keys. `nvidia-smi topo -p2p r` shows the \
+             driver's reason for the pair.",
         )
         .confirm("`nvidia-smi topo -p2p r`")
         .about(subjects(&pairs))

@@ -4,8 +4,9 @@ use super::prelude::*;
 use peerlane_measure::run::Cell;
 
 /// What to do about one GPU that is slow alone.
-pub(super) const OF_ONE: &str = "Look at the GPU's clocks and throttle reasons (`nvidia-smi -q -d PERFORMANCE,CLOCK`) and compare its copies within its own memory \
-     (`--tests local`) with the other GPUs'.";
+pub(super) const OF_ONE: &str = "Remove what throttles the GPU or lowers its clocks (`nvidia-smi -q -d \
+     PERFORMANCE,CLOCK`). If nothing does, compare its copies within its own memory (`--tests local`) with the other \
+     GPUs'.";
 
 /// An application that was measured, beside its prediction.
 pub(super) struct Compared<'a, P> {

@@ -114,8 +114,8 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .expected("state Active, like the others")
             .measured(format!("state Down, physical state {physical}"))
             .fix(
-                "Check the cable, the transceiver and the switch's port; `mlxlink -d DEVICE` shows what the port waits \
-                 for. Until it is up, leave it out of NCCL_IB_HCA.",
+                "Replace the cable or the transceiver, or try another port of the switch; `mlxlink -d DEVICE` shows \
+                 what the port waits for. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Missing(physical, up) => RULE
             .raise(Fault, Warning, Possible)
@@ -123,8 +123,8 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .expected("state Active, like the others of a set of one adapter for each GPU")
             .measured(format!("state Down, physical state {physical}"))
             .fix(
-                "If a port is disabled, enable it (`ip link set INTERFACE up`); then check cable, transceiver and the \
-                 switch's port. Until it is up, leave it out of NCCL_IB_HCA.",
+                "Enable the port (`ip link set INTERFACE up`). If it stays down, replace the cable or the \
+                 transceiver, or try another port of the switch. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Unused => RULE
             .raise(Design, if none_up { Warning } else { Info }, Likely)
@@ -135,7 +135,7 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .expected("state Active, if the port is to be used")
             .measured("state Down")
             .fix(
-                "If the port is not meant to be used, do nothing. Otherwise check that it is cabled and enabled (`ip \
+                "If the port is not intended to be used, do nothing. Otherwise connect its cable and enable it (`ip \
                  link`, `ibportstate`).",
             ),
         Trouble::Initializing => RULE
@@ -163,8 +163,8 @@ fn slower(shown: &str, own: f64, best: f64, alone: bool) -> Raised {
         .expected(format!("{best} Gb/s"))
         .measured(format!("{own} Gb/s"))
         .fix(
-            "If it belongs to the same network, check that cable, transceiver and the switch's port support that rate; \
-             `mlxlink -d DEVICE` shows the negotiated one. A separate network may be slower on purpose.",
+            "If it belongs to the same network, use a cable, a transceiver and a switch port of that rate; `mlxlink \
+             -d DEVICE` shows the negotiated one. A separate network may be slower on purpose.",
         )
         .losing(1.0 - own / best)
 }

@@ -287,15 +287,16 @@ fn report(view: &View, cause: &Cause, slow: &[Slow], judged: &[Judged]) -> Optio
     let fix = if let Some(fix) = means.fix() {
         fix
     } else if !fits.is_empty() {
-        "Read the width of the links on the path under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
-         whose link is narrow."
+        "Reseat or move the card whose link is narrow: `nvidia-smi -q` and `lspci -vv` show the widths of the links \
+         on the path under load."
     } else if by_nvlink {
-        "Check for NVLinks that are down (`nvidia-smi nvlink -s`) or report errors (`-e`), and measure again on an \
-         idle machine. Then check power and thermal limits, and that the copies use NVLink (`nvidia-smi nvlink -gt d` \
-         before and after)."
+        "Reset the GPU whose NVLinks are down (`nvidia-smi nvlink -s`) or report errors (`-e`), and measure again on \
+         an idle machine. If all are up, check power and thermal limits, and that the copies use NVLink (`nvidia-smi \
+         nvlink -gt d` before and after)."
     } else if worst.share() < DETOUR && peers {
-        "If the IOMMU translates (`dmesg | grep -i iommu`), boot with `iommu=pt`; if ports redirect (`lspci -vvv | \
-         grep ACSCtl`), clear that. Either slows peer traffic this much. Then check power and thermal limits."
+        "Boot with `iommu=pt` if the IOMMU translates (`dmesg | grep -i iommu`), and clear ACS redirection if ports \
+         redirect (`lspci -vvv | grep ACSCtl`): either slows peer traffic this much. If neither does, check power \
+         and thermal limits."
     } else {
         "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, \
          and the NUMA binding of host buffers."
@@ -385,13 +386,13 @@ impl Means {
         match self {
             Means::Accident => Some("Measure it again several times on an idle machine before you look for a cause."),
             Means::OneKind => Some(
-                "Copies one way between the same GPUs reach what the path should give, so its links are sound. Measure \
-                 these transfers again on an idle machine; if they stay low, driver or kernels are the limit.",
+                "Measure these transfers again on an idle machine; if they stay low, driver or kernels are the \
+                 limit. The links are sound: copies one way between the same GPUs reach what the path should give.",
             ),
             Means::RootComplex => Some(
-                "Read the links' widths under load (`nvidia-smi -q`, `lspci -vv`), and boot with `iommu=pt`. If both \
-                 are as they should be, the CPU's root complex forwards no more: put devices that communicate below \
-                 one switch.",
+                "Boot with `iommu=pt`, and reseat cards whose links are narrow under load (`nvidia-smi -q`, `lspci \
+                 -vv`). If that does not help, the CPU's root complex forwards no more: put devices that communicate \
+                 below one switch.",
             ),
             Means::Fault => None,
         }
@@ -448,14 +449,11 @@ mod tests {
     use peerlane_machine::fabric::{GpuLink, Link, LinkKind};
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;
-    use peerlane_model::comparison::Bottleneck;
     use peerlane_read::catalogue::Parts;
 
     /// What is found where `value` is expected everywhere.
     fn findings(machine: &Machine, value: Option<f64>) -> Vec<Finding> {
-        let binding = Bottleneck { words: "the switch".to_owned(), link: None };
-        let expected =
-            |_: &Matrix, _, _| value.map(|value| Expected { value, low: value, high: value, binding: binding.clone() });
+        let expected = |_: &Matrix, _, _| value.map(|value| Expected::exactly(value, "the switch"));
         see_expecting(machine, &Parts::default(), expected, |view| run(view).into_iter().map(|r| r.finding).collect())
     }
 

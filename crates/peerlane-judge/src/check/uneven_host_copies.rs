@@ -59,9 +59,8 @@ fn run(view: &View) -> Option<Raised> {
         .measured(view.quote(worst.measured, &worst.cell))
         .evidence(view.cite(low.iter().flat_map(|l| origins(l.measured))))
         .fix(
-            "Read the link's width and generation under load, and reseat or move the card if they are low. Half the \
-             rate usually means half the lanes or the previous generation. If the link is at full width, bind memory \
-             to the GPU's own NUMA node.",
+            "Reseat or move the card if its link is narrow under load: half the rate usually means half the lanes or \
+             the previous generation. If the link is at full width, bind memory to the GPU's own NUMA node.",
         )
         .confirm(confirm::WIDTH)
         .cost(Cost::of_rate(usual.gb(), rate.gb()))

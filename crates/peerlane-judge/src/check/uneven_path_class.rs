@@ -196,11 +196,12 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
     let (kind, subjects, who, fix) = match culprit {
         Some((End::Node(id), role)) => {
             let fix = if class.is_none() {
-                "Run `nvidia-smi topo -m`: its link may be narrower, or it may be on another socket than the others. Then \
-                 compare link width under load, clocks, and active NVLinks with those of its peers."
+                "Correct what differs from its peers: link width under load, clocks, active NVLinks, or the socket \
+                 it is on (`nvidia-smi topo -m`). If nothing does, swap it with a neighbour to find out whether the \
+                 card or the slot is slow."
             } else {
-                "Compare this GPU with its peers: link width under load, clocks, temperature, and slot. Swap it with a \
-                 neighbour to find out whether the card or the slot is slow."
+                "Correct what differs from its peers: link width under load, clocks or temperature. If nothing does, \
+                 swap it with a neighbour to find out whether the card or the slot is slow."
             };
             let who = format!("rates {} {}", role.preposition(), view.name(*id));
             (if much { Fault } else { Design }, vec![view.node(*id)], who, fix)

@@ -13,10 +13,9 @@ use super::usual::FEWEST;
 use super::{Node, Number, What, names};
 use crate::check::{OUTLIER, Settings};
 use crate::finding::{Certainty, Finding, FindingKind, Severity};
-use crate::nodes::{joined, judge};
+use crate::nodes::judge;
 use peerlane_design::cluster::ClusterError;
-use peerlane_design::measured_cluster::Ends;
-use peerlane_design::simulated_cluster::of_record;
+use peerlane_design::site::{Comparison, Site};
 use peerlane_machine::blame;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::subject::Subject;
@@ -108,9 +107,7 @@ impl Node {
     /// # Errors
     /// Where the cluster that was simulated cannot be read.
     pub fn between(run: &NodesRun, file: &str, dictionary: &Dictionary) -> Result<Vec<Node>, ClusterError> {
-        let cluster = of_record(run).transpose()?;
-        let ends = Ends::of(run, cluster.as_ref());
-        let judged = judge(run, &joined(run, cluster.as_ref(), &ends), &ends, &Settings::default(), None);
+        let judged = judge(&Comparison::of(&Site::of(run)?, run), &Settings::default(), None);
         let names: Vec<String> = run.nodes.iter().map(|node| name(run, node)).collect();
         let mut content = DefaultHasher::new();
         (&run.name, run.began, run.complete, &names, run.lost.len()).hash(&mut content);
@@ -228,7 +225,10 @@ fn without(node: &Host, missing: &[String], [usual, alike]: [usize; 2]) -> Findi
         ))
         .expected(format!("{usual} NICs"))
         .measured(format!("{has} NICs"))
-        .fix("Look for the adapter with `lspci`, for its driver in the kernel log, and at the state of its port.")
+        .fix(
+            "Reseat the adapter if `lspci` does not show it; otherwise load its driver and enable its port. The \
+             kernel log has the driver's reason.",
+        )
         .confirm(format!("`ssh {host} ibv_devinfo`"))
         .about(vec![Subject::Node(host.clone())]);
     raised.finding

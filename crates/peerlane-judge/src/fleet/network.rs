@@ -265,7 +265,7 @@ pub(super) fn at_ends(records: &[&About]) -> BTreeMap<String, Finding> {
         );
         let subjects = vec![Subject::Machine(host.to_owned())];
         let fix = format!(
-            "Look at error counters of the NICs and switch ports of {host}; then exchange its cables with a neighbour's."
+            "Exchange the cables of {host} with a neighbour's, if error counters of its NICs and switch ports rise."
         );
         let severity = Severity::Warning;
         let last = last?;

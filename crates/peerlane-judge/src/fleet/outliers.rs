@@ -205,7 +205,10 @@ fn report(
                 .map_or_else(|| "a value".to_owned(), |o| format!("about {:.2} {}", o.usual, o.what.unit.name())),
         )
         .measured(listed(&shown, numbers))
-        .fix("Read what `peerlane check` finds in this record. If it names no cause, swap the card with a neighbour's.")
+        .fix(
+            "Do what `peerlane check` advises for this record. If it names no cause, swap the card with a \
+             neighbour's.",
+        )
         .confirm(format!("`peerlane check {}`, and a second run on the machine", machine.newest.file))
         .cost(worst.as_ref().and_then(|o| o.what.cost(o.usual, o.value?)))
         .about(subjects);
@@ -252,8 +255,9 @@ pub(super) fn fewer_gpus(machine: &Machine, alike: usize, groups: &[Vec<&Machine
         .expected(format!("{gpus} GPUs"))
         .measured(format!("{} GPUs", node.gpus))
         .fix(
-            "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation \
-             of a virtual machine, do nothing.",
+            "Reseat the missing card and switch the machine's power off and on (`lspci` shows whether it is back, \
+             Xid 79 in the kernel log whether it fell off). If it is another allocation of a virtual machine, do \
+             nothing.",
         )
         .confirm("`nvidia-smi -L`; `lspci -d 10de:`")
         .about(vec![Subject::Machine(machine.name.clone())]);

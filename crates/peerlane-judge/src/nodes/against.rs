@@ -1,6 +1,6 @@
 //! A record beside an earlier one of the same nodes: which part changed, and which pairs did.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::{Pair, pair};
 use crate::check::nodes::{lost, slower_than};
 use crate::finding::Finding;
-use crate::joined::{Key, key, with_earlier};
+use peerlane_design::site::since;
 use peerlane_machine::stats::Median;
-use peerlane_measure::nodes::{Cell, NodesRun, Probe, Transport};
+use peerlane_measure::nodes::{NodesRun, Probe, Transport};
 
 /// Names the format of [`NodesComparison`].
 const SCHEMA: &str = "peerlane/nodes-compare/1";
@@ -62,19 +62,17 @@ pub struct NodesComparison {
 /// Two records of the same nodes, or of some that are the same; names are as the caller shows them.
 pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComparison {
     let ((earlier, before), (later, after)) = (before, after);
-    let both = with_earlier(before, after);
-    let cells: HashMap<Key, &Cell> = before.cells.iter().map(|cell| (key(before, cell), cell)).collect();
+    let both = since(before, after);
     let mut kinds: BTreeMap<(Transport, Probe, bool, bool), Vec<[f64; 2]>> = BTreeMap::new();
     let mut pairs = Vec::new();
-    for one in &both {
+    for (one, earlier) in &both {
         let step = &one.cell.step;
         let (Some(value), Some(expected)) = (one.cell.value(), &one.expected) else { continue };
         kinds
             .entry((step.transport, step.probe, step.is_loopback(), step.is_of_gpus()))
             .or_default()
             .push([expected.value, value]);
-        let old = cells.get(&key(after, one.cell)).and_then(|cell| cell.estimate);
-        let (Some(old), Some(new)) = (old, one.cell.estimate) else { continue };
+        let (Some(old), Some(new)) = (earlier.estimate, one.cell.estimate) else { continue };
         let apart = new.high < old.low || new.low > old.high;
         if apart && (value / expected.value - 1.0).abs() > CHANGED {
             pairs.push(pair(after, one));
@@ -96,7 +94,7 @@ pub fn compare(before: (&str, &NodesRun), after: (&str, &NodesRun)) -> NodesComp
         after: median(&values, 1),
     });
     let valued = |run: &NodesRun| run.cells.iter().filter(|cell| cell.value().is_some()).count();
-    let both = both.iter().filter(|one| one.cell.value().is_some()).count();
+    let both = both.iter().filter(|(one, _)| one.cell.value().is_some()).count();
     let known: Vec<Finding> = lost(before);
     let mut now: Vec<Finding> =
         lost(after).into_iter().filter(|f| !known.iter().any(|k| k.subjects == f.subjects)).collect();

@@ -4,6 +4,7 @@ use super::*;
 use crate::finding::{Certainty, FindingKind, Severity};
 use peerlane_design::cluster::{Cluster, embedded, read_cluster};
 use peerlane_design::simulated_cluster::{ClusterFault, SimulatedCluster, with_latencies_of_adapters};
+use peerlane_design::site::Site;
 use peerlane_machine::random::Random;
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::{Method, Network, NodePlan, Wanted, execute};
@@ -31,8 +32,8 @@ fn measured_by(transports: Vec<Transport>, cluster: &Cluster, faults: Vec<Cluste
 
 /// The verdict by default settings.
 fn verdict_on(run: &NodesRun, cluster: Option<&Cluster>) -> NodesCheck {
-    let ends = Ends::of(run, cluster);
-    judge(run, &joined(run, cluster, &ends), &ends, &Settings::default(), None)
+    let site = Site::with_network(run, cluster.cloned());
+    judge(&Comparison::of(&site, run), &Settings::default(), None)
 }
 
 fn found(cluster: &Cluster, faults: &str) -> Vec<Finding> {
@@ -190,13 +191,9 @@ fn what_changed_since_an_earlier_record_is_named_and_noise_is_not() {
     }
     let same = compare(("a", &slow), ("b", &turned));
     assert_eq!((same.worse.len(), same.better.len(), same.pairs.len(), same.alone), (0, 0, 0, [0, 0]));
-    let with_baseline =
-        judge(&slow, &joined(&slow, None, &Ends::default()), &Ends::default(), &Settings::default(), Some(&healthy))
-            .findings;
+    let with_baseline = judge(&Comparison::of(&Site::default(), &slow), &Settings::default(), Some(&healthy)).findings;
     assert!(with_baseline.iter().any(|f| f.rule == "worse-than-before"), "{with_baseline:#?}");
-    let again =
-        judge(&slow, &joined(&slow, None, &Ends::default()), &Ends::default(), &Settings::default(), Some(&slow))
-            .findings;
+    let again = judge(&Comparison::of(&Site::default(), &slow), &Settings::default(), Some(&slow)).findings;
     assert!(!again.iter().any(|f| f.rule == "worse-than-before"), "{again:#?}");
 }
 
@@ -206,7 +203,8 @@ fn a_site_accepts_findings_of_nodes() {
     let run = measured(&cluster, vec!["slow-cable:node9/mlx5_3:0.7".parse().unwrap()], 3);
     let text = "[[waive]]\nrule = \"slow-nic\"\nsubjects = [\"node9/mlx5_3\"]\nreason = \"ordered\"\n";
     let settings = Settings::read(text).unwrap();
-    let judged = judge(&run, &joined(&run, Some(&cluster), &Ends::default()), &Ends::default(), &settings, None);
+    let site = Site::with_network(&run, Some(cluster));
+    let judged = judge(&Comparison::of(&site, &run), &settings, None);
     assert_eq!((judged.verdict, judged.findings.len(), judged.waived.len()), (Verdict::Healthy, 0, 1));
     assert_eq!(judged.waived[0].reason, "ordered");
 }

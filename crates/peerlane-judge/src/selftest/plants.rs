@@ -113,7 +113,7 @@ impl Kind {
 
     /// How the advice of the finding must begin.
     pub(super) fn advice(self) -> Option<&'static str> {
-        (self == Kind::Iommu).then_some("Check the IOMMU first")
+        (self == Kind::Iommu).then_some("Boot with `iommu=pt` or turn the IOMMU off")
     }
 
     /// A GPU that starts cold is not a fault, and a measurement that warms up must not report it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Compared, Lost, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
-use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, digits, is_settled};
+use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, digits, is_settled, list};
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::Seconds;
@@ -269,14 +269,6 @@ impl NodesRun {
         Ok(serde_json::to_string(&head)? + "\n")
     }
 
-    /// A further line, with its end.
-    ///
-    /// # Errors
-    /// Where JSON has no form for a value.
-    pub fn event_line(event: &Event) -> Result<String, RunError> {
-        Ok(serde_json::to_string(event)? + "\n")
-    }
-
     /// The whole record: a field a line, nodes and cells each on its own line.
     ///
     /// # Errors
@@ -292,20 +284,10 @@ impl NodesRun {
         for (name, value) in fields.iter().filter(|(name, _)| !["schema", "nodes", "cells"].contains(&name.as_str())) {
             text.push_str(&format!(",\n\"{name}\":{value}"));
         }
+        text.push_str(",\n");
         list(&mut text, "nodes", &self.nodes)?;
+        text.push_str(",\n");
         list(&mut text, "cells", &self.cells)?;
-        text.push_str("\n}\n");
-        Ok(text)
+        Ok(text + "\n}\n")
     }
-}
-
-/// A further field: a list, an item a line.
-fn list(text: &mut String, name: &str, items: &[impl Serialize]) -> Result<(), RunError> {
-    text.push_str(&format!(",\n\"{name}\":["));
-    for (i, item) in items.iter().enumerate() {
-        text.push_str(if i == 0 { "\n" } else { ",\n" });
-        text.push_str(&serde_json::to_string(item)?);
-    }
-    text.push_str("\n]");
-    Ok(())
 }

@@ -169,7 +169,7 @@ fn field(text: &mut String, name: &str, value: &impl serde::Serialize) -> Result
 }
 
 /// A list, an item a line.
-fn list(text: &mut String, name: &str, items: &[impl serde::Serialize]) -> Result<(), RunError> {
+pub(crate) fn list(text: &mut String, name: &str, items: &[impl serde::Serialize]) -> Result<(), RunError> {
     text.push_str(&format!("\"{name}\":["));
     for (i, item) in items.iter().enumerate() {
         text.push_str(if i == 0 { "\n" } else { ",\n" });
@@ -186,8 +186,8 @@ impl Partial {
         Ok(serde_json::to_string(&head)? + "\n")
     }
 
-    /// A further line, with its end.
-    pub fn event_line(event: &Event) -> Result<String, RunError> {
+    /// A further line, with its end; of a run's [`Event`] or another record's.
+    pub fn event_line(event: &impl serde::Serialize) -> Result<String, RunError> {
         Ok(serde_json::to_string(event)? + "\n")
     }
 

@@ -85,10 +85,9 @@ fn likelihood(measured: f64, expected: &Expected) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expectation::Bottleneck;
 
     fn expected(low: f64, value: f64, high: f64) -> Expected {
-        Expected { value, low, high, binding: Bottleneck { words: String::new(), link: None } }
+        Expected::new(value, [low, high], "")
     }
 
     #[test]

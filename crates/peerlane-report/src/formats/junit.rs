@@ -73,11 +73,12 @@ mod tests {
     use super::*;
     use peerlane::case::Case;
     use peerlane::catalogue::{self, Parts};
-    use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict, rule_ids};
+    use peerlane::check::{Certainty, Finding, FindingKind, Scope, Severity, rule_ids};
     use peerlane::comparison::Comparison;
     use peerlane::export::json::MachineCheck;
     use peerlane::model::Model;
     use peerlane::subject::Subject;
+    use peerlane::verdict::Verdict;
 
     #[test]
     fn failures_match_the_exit_status() {
@@ -94,12 +95,15 @@ mod tests {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         };
         let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
         let checked = MachineCheck {
             name: "m<1>".into(),
             verdict: Verdict::Fault,
             checked: Vec::new(),
+            unchecked: Vec::new(),
+            missing: None,
             next: Vec::new(),
             findings,
             waived: Vec::new(),
@@ -109,15 +113,18 @@ mod tests {
         let case = Case::from(catalogue::system("dgx-1").unwrap().unwrap());
         let model = Model::new(&case.machine, Parts::embedded());
         let comparison = Comparison::of(&model);
-        let document = |fails: Fails| junit(&[Report::of_machine(&case, &comparison, &checked)], fails);
-        let text = document(&|_, severity| severity == Severity::Error);
-        let rules = rule_ids().count();
+        let document = |line| junit(&[Report::of_machine(&case, &comparison, &checked)], line);
+        let text = document(Line::Fault);
+        let rules = rule_ids(Scope::Machine).count();
         assert!(
-            text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\">", rules + 1)),
+            text.contains(&format!(
+                "<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\" skipped=\"1\">",
+                rules + 1
+            )),
             "{text}"
         );
-        assert_eq!((text.matches("<failure").count(), text.matches("<system-out>").count()), (1, 1));
-        assert_eq!(document(&|_, _| false).matches("<failure").count(), 0);
+        assert_eq!((text.matches("<failure").count(), text.matches("<skipped ").count()), (1, 1));
+        assert_eq!(document(Line::Never).matches("<failure").count(), 0);
         assert!(text.contains("narrow-link: &lt;GPU&quot;0 &gt;") && !text.contains('\u{0}'));
     }
 }

@@ -33,6 +33,8 @@ mod tests {
             name: name.to_owned(),
             verdict,
             checked: Vec::new(),
+            unchecked: Vec::new(),
+            missing: None,
             next: Vec::new(),
             findings,
             waived: Vec::new(),

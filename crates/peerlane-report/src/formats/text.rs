@@ -35,7 +35,7 @@ pub fn text(out: &mut dyn Write, report: &Report, detail: Detail) -> io::Result<
         let first = report.items.first().filter(|_| report.headline.is_none());
         return first.map_or(Ok(()), |worst| writeln!(out, "{}\nfix: {}", worst.sentence(), worst.finding.fix));
     }
-    let told = report.headline.as_ref().and_then(|headline| headline.shown_fix());
+    let fix = report.headline.as_ref().and_then(|headline| headline.fix());
     let amount = if report.headline.is_some() { FINDINGS } else { OF_MANY };
     let most = |few: usize| if verbose { usize::MAX } else { few };
     let mut in_sentences = false;
@@ -47,7 +47,7 @@ pub fn text(out: &mut dyn Write, report: &Report, detail: Detail) -> io::Result<
         in_sentences = in_sentence;
         match block {
             Block::Findings if verbose => findings::write(out, &report.items)?,
-            Block::Findings => findings::brief(out, &report.items, amount, told.as_deref())?,
+            Block::Findings => findings::brief(out, &report.items, amount, fix)?,
             Block::Table(of) => of_table(out, &of)?,
             Block::Drawing(title, drawn) => write!(out, "\n{}\n{drawn}", paint(style::HEADING, title))?,
             Block::Sentence(sentence) => hang(out, "", &sentence)?,

@@ -7,58 +7,58 @@ use serde::Serialize;
 
 /// Curves that share their axes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct Chart {
+pub struct Chart {
     /// The metric: `bandwidth by message size, copy engine`.
-    pub(crate) what: String,
+    pub what: String,
     /// Unit of the values; absent for counts.
-    pub(crate) unit: Option<Unit>,
+    pub unit: Option<Unit>,
     /// The curves.
-    pub(crate) curves: Vec<CurveView>,
+    pub curves: Vec<CurveView>,
     /// Indices into the machine's evidence.
-    pub(crate) sources: Vec<usize>,
+    pub sources: Vec<usize>,
 }
 
 /// Numbers by message size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct CurveView {
+pub struct CurveView {
     /// The end points, or the program and column.
-    pub(crate) name: String,
+    pub name: String,
     /// The points, in ascending order of size.
-    pub(crate) points: Vec<Point>,
+    pub points: Vec<Point>,
     /// The fitted model, if there is one.
-    pub(crate) fit: Option<FitView>,
+    pub fit: Option<FitView>,
 }
 
 /// One message size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct Point {
+pub struct Point {
     /// Message size in bytes.
-    pub(crate) size: Bytes,
+    pub size: Bytes,
     /// The value.
-    pub(crate) value: f64,
+    pub value: f64,
     /// Low end of its 95 % interval.
-    pub(crate) low: Option<f64>,
+    pub low: Option<f64>,
     /// High end.
-    pub(crate) high: Option<f64>,
+    pub high: Option<f64>,
 }
 
 /// A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct FitView {
+pub struct FitView {
     /// Least time t₁ in µs.
-    pub(crate) least_us: f64,
+    pub least_us: f64,
     /// Start-up time t₀ in µs.
-    pub(crate) startup_us: f64,
+    pub startup_us: f64,
     /// Asymptotic rate in GB/s.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// The size that reaches half of the asymptotic rate, in bytes.
-    pub(crate) half_size: Bytes,
+    pub half_size: Bytes,
     /// The model's value at each point, in the chart's unit.
-    pub(crate) values: Vec<f64>,
+    pub values: Vec<f64>,
     /// Sizes at which it deviates by more than `tolerance`.
-    pub(crate) misfits: Vec<Bytes>,
+    pub misfits: Vec<Bytes>,
     /// The relative deviation above which a size counts as a misfit.
-    pub(crate) tolerance: f64,
+    pub tolerance: f64,
 }
 
 /// The comparison of several machines; they are named like the designs.

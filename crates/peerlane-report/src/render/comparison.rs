@@ -1,5 +1,6 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
+mod off;
 mod table;
 
 use std::collections::{HashMap, HashSet};
@@ -11,6 +12,7 @@ use peerlane::names::{natural, ranges};
 
 use super::label;
 use super::text::{count, span, width};
+pub(crate) use off::{better, worse};
 use table::Shared;
 pub use table::{Head, write};
 
@@ -80,17 +82,6 @@ pub fn tally(sections: &[Section]) -> Tally {
         better: count(&|c| c.standing == Some(Standing::Better)),
         expected: count(&|c| c.measured.is_none() && c.expected.is_some()),
     }
-}
-
-/// The values that are worse than expected.
-pub fn off(sections: &[Section]) -> Vec<Section> {
-    let off = sections.iter().map(|section| Section {
-        what: section.what.clone(),
-        sources: section.sources.clone(),
-        unit: section.unit,
-        cells: section.cells.iter().filter(|cell| cell.standing == Some(Standing::Worse)).cloned().collect(),
-    });
-    off.filter(|section| !section.cells.is_empty()).collect()
 }
 
 /// Measured and published numbers with what is expected; expectations alone if there are no such numbers.

@@ -7,11 +7,8 @@ use peerlane::machine::Machine;
 use peerlane::units::Bytes;
 
 use super::line_width;
-use super::style::{self, paint};
-use super::text::fit;
-
-/// Columns before the numbers.
-const BEFORE: usize = 52;
+use super::table::columns;
+use super::text::{fit, width};
 
 /// Writes one line a table.
 pub fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
@@ -19,17 +16,20 @@ pub fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     if curves.is_empty() {
         return Ok(());
     }
-    let any_time = curves.iter().any(|curve| smallest(curve).is_some());
-    let time = if any_time { "smallest message" } else { "" };
-    let titles = format!("{:<BEFORE$} {:>22} {time:>22}", "Measured by message size", "highest rate");
-    writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
-    for curve in &curves {
-        let rate = curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default();
-        let time = smallest(curve).unwrap_or_default();
-        let line = format!("  {:<w$} {rate:>22} {time:>22}", fit(&name(curve), BEFORE - 2), w = BEFORE - 2);
-        writeln!(out, "{}", fit(line.trim_end(), line_width()))?;
-    }
-    Ok(())
+    let rates: Vec<String> = curves
+        .iter()
+        .map(|curve| curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default())
+        .collect();
+    let times: Vec<String> = curves.iter().map(|curve| smallest(curve).unwrap_or_default()).collect();
+    let headings = ["Measured by message size", "highest rate", "smallest message"].map(str::to_owned);
+    let widest = |all: &[String]| all.iter().map(|text| width(text)).max().unwrap_or(0);
+    // names give way to numbers
+    let numbers = widest(&rates).max(width(&headings[1])) + widest(&times).max(width(&headings[2])) + 4;
+    let named = |curve: &&Curve| fit(&name(curve), line_width().saturating_sub(2 + numbers));
+    let rows = curves.iter().map(named).zip(rates).zip(times);
+    let rows: Vec<Vec<String>> = rows.map(|((name, rate), time)| vec![name, rate, time]).collect();
+    writeln!(out)?;
+    columns(out, &headings, &rows, 1)
 }
 
 /// `all_reduce_perf, 8 ranks, bus bandwidth`.

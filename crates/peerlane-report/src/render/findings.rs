@@ -30,6 +30,14 @@ pub fn counts(findings: &[Finding]) -> String {
     if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") }
 }
 
+/// `2 findings (1 error, 1 note)`, or `No findings`.
+pub(crate) fn counted(findings: &[Finding]) -> String {
+    match findings.len() {
+        0 => "No findings".to_owned(),
+        n => format!("{} ({})", count(n, "finding"), counts(findings)),
+    }
+}
+
 /// How many findings are shown.
 #[derive(Clone, Copy)]
 pub struct Amount {
@@ -41,14 +49,14 @@ pub struct Amount {
 
 /// Writes the most important findings: those that say the same as one.
 ///
-/// `told`: a fix that the reader has seen already.
-pub fn brief(out: &mut dyn Write, items: &[Item], amount: Amount, told: Option<&str>) -> io::Result<()> {
+/// `shown`: a fix that the reader has seen already.
+pub fn brief(out: &mut dyn Write, items: &[Item], amount: Amount, shown: Option<&str>) -> io::Result<()> {
     let groups = alike(items);
     let matter = groups.iter().take_while(|item| item.finding.severity > Severity::Info).count();
     let (full, brief) = groups.split_at(matter.min(amount.full));
     for item in full {
         writeln!(out)?;
-        short(out, item, told.is_some_and(|told| told.starts_with(&shortened(&item.finding.fix, field_width(), 2))))?;
+        short(out, item, shown == Some(&item.finding.fix))?;
     }
     if !brief.is_empty() {
         writeln!(out)?;
@@ -108,20 +116,20 @@ pub fn outside(out: &mut dyn Write, checked: &MachineCheck, most: usize) -> io::
 const LINES: usize = 6;
 
 /// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
-fn short(out: &mut dyn Write, item: &Item, is_told: bool) -> io::Result<()> {
+fn short(out: &mut dyn Write, item: &Item, fix_is_shown: bool) -> io::Result<()> {
     let finding = &item.finding;
     let head = headed(out, item, 2)?;
-    let fix = if is_told { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
+    let fix = if fix_is_shown { 0 } else { wrap(&finding.fix, field_width()).len().min(2) };
     // a command is shown whole, or with -v
     let confirm = wrap(&finding.confirm, field_width()).len();
     let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
     let cost = cost(finding).map(|cost| format!("costs {cost}"));
     let expected = Some(format!("expected {}", item.expected())).filter(|_| !item.expected().is_empty());
     let details =
-        [Some(item.measured().to_owned()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
+        [Some(item.measured().to_owned()), expected, cost].into_iter().flatten().filter(|text| !text.is_empty());
     let room = LINES.saturating_sub(head + fix + confirm);
     field(out, "measured", &fitting(details, "; ", field_width(), room), style::PLAIN)?;
-    let text = if is_told { String::new() } else { shortened(&finding.fix, field_width(), fix) };
+    let text = if fix_is_shown { String::new() } else { fitting(sentences_of(&finding.fix), " ", field_width(), fix) };
     field(out, "fix", &text, style::PLAIN)?;
     field(out, "confirm", if confirm > 0 { &finding.confirm } else { "" }, style::DIM)
 }
@@ -141,11 +149,6 @@ fn fitting(parts: impl IntoIterator<Item = String>, between: &str, columns: usiz
         break;
     }
     text
-}
-
-/// The first sentences, which fill no more than so many lines.
-pub fn shortened(text: &str, columns: usize, lines: usize) -> String {
-    fitting(sentences_of(text), " ", columns, lines)
 }
 
 /// The sentences of a text.

@@ -11,23 +11,25 @@ use super::text::{hang, number};
 /// Columns before the text of a line.
 const LABEL: usize = 13;
 
-/// The recommendation, then a row for each method.
+/// The recommendation, a row for each method, and from which lattice overlap pays.
 pub(super) fn show(out: &mut dyn Write, advice: &HaloAdvice) -> io::Result<()> {
     let label = |name: &str| format!("  {name:<width$}", width = LABEL - 2);
     hang(out, &label("exchange"), &recommended(&advice.fastest))?;
     let Some(first) = advice.methods.first() else { return Ok(()) };
     let sizes: String = first.times.iter().map(|(face, _)| format!("{:>9}", Bytes(*face).to_string())).collect();
-    let head = if first.spin_glass.is_some() { "   in a spin glass overlap" } else { "" };
-    writeln!(out, "{}{sizes}{head}", label("face, us"))?;
+    writeln!(out, "{}{sizes}", label("face, us"))?;
     for method in &advice.methods {
         let times: String = method.times.iter().map(|(_, us)| format!("{:>9}", number(*us))).collect();
-        let overlap = method.spin_glass.map(|from| format!("   {}", overlap(from))).unwrap_or_default();
-        writeln!(out, "{}{times}{overlap}", label(method.exchange.name()))?;
+        writeln!(out, "{}{times}", label(method.exchange.name()))?;
     }
     let moved: Vec<f64> = first.times.iter().filter_map(|(face, _)| advice.hidden_by(*face)).collect();
     if !moved.is_empty() {
         let moved: String = moved.iter().map(|bytes| format!("{:>9}", number(bytes / 1e6))).collect();
-        writeln!(out, "{}{moved}   MB that a GPU's memory moves meanwhile", label("hidden by"))?;
+        writeln!(out, "{}{moved}   MB of memory traffic", label("hidden by"))?;
+    }
+    let overlaps = advice.methods.iter().filter_map(|method| Some((method.exchange.name(), method.spin_glass?)));
+    for (i, (name, from)) in overlaps.enumerate() {
+        hang(out, &label(if i == 0 { "overlap" } else { "" }), &format!("{name}: {}", overlap(from)))?;
     }
     advice.spin_glass.as_ref().map_or(Ok(()), |advice| spin_glass(out, advice))
 }
@@ -59,8 +61,9 @@ pub fn spin_glass(out: &mut dyn Write, advice: &SpinGlassAdvice) -> io::Result<(
         format!("{}{}", label(name), advice.sides.iter().map(|at| format!("{:>8}", value(at))).collect::<String>())
     };
     writeln!(out, "{}", row("L", &|at| at.side.to_string()))?;
-    writeln!(out, "{}   ps an update", row("one GPU", &|at| number(at.one)))?;
-    writeln!(out, "{}   by the fastest way", row(&gpus, &|at| number(at.all)))
+    writeln!(out, "{}", row("1 GPU, ps", &|at| number(at.one)))?;
+    writeln!(out, "{}", row(&format!("{gpus}, ps"), &|at| number(at.all)))?;
+    hang(out, &label(""), "ps: of an update, by the fastest way")
 }
 
 /// `stores; copies from 2.2 MiB a face`.

@@ -1,4 +1,5 @@
-//! The answer of `check` in three lines: the machine, the verdict with its first cause, and what to do first.
+//! The answer of `check`: the machine, the verdict with its first cause and what that costs, and what to do. It is wrapped and
+//! never cut.
 
 use std::io::{self, Write};
 
@@ -7,9 +8,9 @@ use peerlane::export::json::MachineCheck;
 use peerlane::machine::Machine;
 use peerlane::verdict::Verdict;
 
-use super::findings::{counts, shortened};
+use super::findings::counts;
 use super::style::{self, paint};
-use super::text::{clip, width};
+use super::text::{headline, rounded, width, wrap};
 use super::{has_width, line_width};
 
 /// The answer.
@@ -24,15 +25,12 @@ pub struct Headline {
     pub step: Option<(&'static str, String)>,
 }
 
-/// Lines that the cause, and the first step, take at most.
-const LINES: usize = 2;
-
 impl Headline {
     /// The answer about a machine: the cause is the first finding that the verdict follows from.
     pub fn of(machine: &Machine, checked: &MachineCheck) -> Self {
         let first = first(checked);
         let cause = match first {
-            Some(finding) => finding.summary.clone(),
+            Some(finding) => format!("{}{}", finding.summary, rates(finding)),
             None if checked.verdict == Verdict::NotJudged => not_judged(checked),
             None => format!("{}; {}", counts(&checked.findings), judged(checked)),
         };
@@ -57,17 +55,18 @@ impl Headline {
         }
     }
 
-    /// What the screen has of the fix.
-    pub fn shown_fix(&self) -> Option<String> {
-        let columns = line_width() - width(self.verdict.words()) - 2;
-        let fix = self.step.as_ref().filter(|(label, _)| *label == "fix");
-        fix.map(|(_, fix)| shortened(fix, columns, LINES))
+    /// The fix, if that is the first step.
+    pub fn fix(&self) -> Option<&str> {
+        self.step.as_ref().filter(|(label, _)| *label == "fix").map(|(_, fix)| fix.as_str())
     }
 
-    /// Writes it, fitted to the terminal. For a program that reads it each part is one whole line.
+    /// Writes it, wrapped to the terminal. For a program that reads it each part is one whole line.
     pub fn write(&self, out: &mut dyn Write, quiet: bool) -> io::Result<()> {
-        let columns = if quiet && !has_width() { usize::MAX } else { line_width() };
-        for line in clip(&self.machine, columns, 1) {
+        let (machine, columns) = match quiet && !has_width() {
+            true => (vec![self.machine.clone()], usize::MAX),
+            false => (headline(&self.machine), line_width()),
+        };
+        for line in machine {
             writeln!(out, "{}", paint(style::HEADING, &line))?;
         }
         let words = self.verdict.words();
@@ -76,7 +75,7 @@ impl Headline {
         let step = self.step.as_ref().map(|(label, text)| (*label, style::HEADING, text.as_str()));
         let columns = columns.saturating_sub(indent);
         for (label, look, text) in [verdict].into_iter().chain(step) {
-            for (i, line) in clip(&shortened(text, columns, LINES), columns, LINES).iter().enumerate() {
+            for (i, line) in wrap(text, columns).iter().enumerate() {
                 let label = if i == 0 { label } else { "" };
                 writeln!(out, "{}{:gap$}{line}", paint(look, label), "", gap = indent - width(label))?;
             }
@@ -104,6 +103,13 @@ pub(crate) fn not_judged(checked: &MachineCheck) -> String {
         None if checked.checked.contains(&TOPOLOGY) => "no fault in the topology; nothing measured".to_owned(),
         None => format!("nothing given could show a fault; {}", judged(checked)),
     }
+}
+
+/// `; 243 of 466 GB/s expected`, where the finding rests on a measured rate.
+pub(crate) fn rates(finding: &Finding) -> String {
+    let unit = finding.cost.map_or("", |cost| cost.unit.name());
+    let rates = finding.measured_and_expected().map(|rates| rates.map(rounded));
+    rates.map_or(String::new(), |[measured, expected]| format!("; {measured} of {expected} {unit} expected"))
 }
 
 /// A machine's name and title.

@@ -181,7 +181,7 @@ fn of_class(class: PathClass) -> anstyle::Style {
 }
 
 /// Matrices of numbers with their descriptions and origins.
-pub(crate) fn sourced(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
+pub fn sourced(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
     for SourcedMatrix { matrix: m, origin, .. } in all {
         writeln!(out)?;
         hang(out, "", &m.describe())?;

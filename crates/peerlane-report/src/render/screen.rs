@@ -55,6 +55,7 @@ pub(crate) fn write(
         if let Some(recognized) = &machine.recognized {
             hang(out, "", &recognized.to_string())?;
         }
+        comparison::better(&sections.sections).map_or(Ok(()), |text| hang(out, "", &text))?;
         dimmed(out, &summary(case, checked, &sections.tally(), Some("-v shows")))
     })?;
     let others = lines(|out| {
@@ -66,7 +67,7 @@ pub(crate) fn write(
     let items = Item::all(&checked.findings);
     let mut found = Vec::new();
     for amount in AMOUNTS {
-        found = lines(|out| findings::brief(out, &items, amount, headline.shown_fix().as_deref()))?;
+        found = lines(|out| findings::brief(out, &items, amount, headline.fix()))?;
         if found.len() + LEFT <= room {
             break;
         }
@@ -113,22 +114,29 @@ fn drawing(out: &mut dyn Write, machine: &Machine, most: usize) -> io::Result<()
 }
 
 /// The compared values of a machine. If nothing can be expected of it as it is known, expectations assume links at full width.
-struct Values {
-    sections: Vec<Section>,
-    assuming: bool,
+pub(super) struct Values {
+    pub(super) sections: Vec<Section>,
+    pub(super) assuming: bool,
+    /// What these expectations assume, in sentences.
+    pub(super) assumptions: Vec<String>,
 }
 
 impl Values {
-    fn of(comparison: &Comparison) -> Self {
+    pub(super) fn of(comparison: &Comparison) -> Self {
         let machine = comparison.model().machine;
         let sections = comparison::sections(comparison, &machine.fabric, false);
         if !comparison::only_measured(&sections) {
-            return Values { sections, assuming: false };
+            return Values { sections, assuming: false, assumptions: Vec::new() };
         }
         let assumed = Assumptions::of(machine, Parts::embedded());
         let assuming = assumed.model(Parts::embedded(), Assume::Parts);
         let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, false);
-        Values { sections, assuming: true }
+        let expects = sections.iter().any(Section::expects);
+        Values {
+            sections,
+            assuming: true,
+            assumptions: if expects { assumed.sentences(&assuming) } else { Vec::new() },
+        }
     }
 
     fn tally(&self) -> Tally {
@@ -137,7 +145,7 @@ impl Values {
 
     /// Writes those that are off.
     fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
-        let off = comparison::off(&self.sections);
+        let off = comparison::worse(&self.sections);
         if most == 0 {
             Ok(())
         } else {
@@ -149,10 +157,7 @@ impl Values {
 /// What there is, how much of it is as it should be, and what `more` adds: `-v shows`.
 pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more: Option<&str>) -> String {
     let machine = &case.machine;
-    let findings = match checked.findings.len() {
-        0 => "No findings".to_owned(),
-        n => format!("{} ({})", count(n, "finding"), findings::counts(&checked.findings)),
-    };
+    let findings = findings::counted(&checked.findings);
     let mut kinds = Vec::new();
     let numbers = match values {
         Tally { values: 0, expected, .. } => {
@@ -172,8 +177,7 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             let all = if is_all { "all".to_owned() } else { (compared - off - better).to_string() };
             let mut parts = vec![format!("{all} as expected")];
             parts.extend((*off > 0).then(|| format!("{off} off")));
-            let doubt = || format!("{better} better, which puts the expectation in doubt");
-            parts.extend((*better > 0).then(doubt));
+            parts.extend((*better > 0).then(|| format!("{better} faster")));
             parts.extend((values > compared).then(|| format!("{} not predicted", values - compared)));
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }

@@ -109,6 +109,16 @@ pub fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A number with three significant digits at most, for sentences: `243`, `24.3`, `2.43`.
+pub(crate) fn rounded(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
 /// `0.73–0.82`, or one number if both print alike.
 pub fn span(low: f64, high: f64) -> String {
     let (a, b) = (number(low), number(high));

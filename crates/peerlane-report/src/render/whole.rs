@@ -2,15 +2,13 @@
 
 use std::io::{self, Write};
 
-use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
-use peerlane::catalogue::Parts;
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
-use peerlane::model::Assume;
 
-use super::comparison::{self, Head, Section};
+use super::comparison::{self, Head};
 use super::headline::Headline;
+use super::screen::Values;
 use super::style::{self, paint};
 use super::text::{fit, hang};
 use super::{curves, findings, label, line_width, matrix, tree};
@@ -34,28 +32,15 @@ pub(crate) fn write(
         writeln!(out)?;
     }
     tree::write(out, &machine.fabric, tree::Options { verbose: true, fold: false })?;
-    numbers(out, comparison)?;
+    let values = Values::of(comparison);
+    comparison::write(out, &values.sections, Head::All { assuming: values.assuming }, usize::MAX)?;
+    on_assumptions(out, &values.assumptions)?;
     // those of a run are shown with the run
     if case.run.is_none() {
         curves::write(out, machine)?;
     }
     heat_maps(out, comparison)?;
     findings::caveats(out, machine, true)
-}
-
-/// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
-fn numbers(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
-    let machine = comparison.model().machine;
-    let sections = comparison::sections(comparison, &machine.fabric, false);
-    if !comparison::only_measured(&sections) {
-        return comparison::write(out, &sections, Head::All { assuming: false }, usize::MAX);
-    }
-    let assumed = Assumptions::of(machine, Parts::embedded());
-    let assuming = assumed.model(Parts::embedded(), Assume::Parts);
-    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, false);
-    comparison::write(out, &sections, Head::All { assuming: true }, usize::MAX)?;
-    let expects = sections.iter().any(Section::expects);
-    on_assumptions(out, &if expects { assumed.sentences(&assuming) } else { Vec::new() })
 }
 
 /// Writes what expectations assume.

@@ -46,12 +46,11 @@ pub(super) fn title(fleet: &Fleet) -> String {
 pub(super) fn blocks(fleet: &Fleet, most: usize) -> Vec<Block> {
     let more = fleet.kinds.len().saturating_sub(most);
     let kinds = Table {
-        title: "",
-        folded: false,
         words: 2,
         headings: vec!["kind", "example", "machines", "GPUs", "spread in %"],
         rows: fleet.kinds.iter().take(most).map(kind).collect(),
         left_out: (more > 0).then(|| format!("and {more} more kinds")),
+        ..Table::default()
     };
     let shared = fleet.kinds.iter().flat_map(|kind| {
         let of = move |n: usize| format!("on {n} of {} like {}", count(kind.machines, "machine"), kind.example);

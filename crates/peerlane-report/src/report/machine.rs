@@ -18,14 +18,14 @@ use crate::samples::Samples;
 pub(super) fn blocks(case: &Case, comparison: &Comparison, checked: &MachineCheck) -> Vec<Block> {
     let fabric = &case.machine.fabric;
     let sections = comparison::sections(comparison, fabric, false);
-    let off = comparison::off(&sections);
     let drawing = plain(|out| tree::write(out, fabric, tree::Options { verbose: false, fold: true }));
+    let table = |title, folded, sections: &[Section]| {
+        (!sections.is_empty()).then(|| Block::Table(table(title, folded, sections)))
+    };
     let mut blocks = vec![Block::Findings, Block::Drawing("The machine", drawing)];
-    for (title, folded, sections) in [("Not as expected", false, &off), ("All values", true, &sections)] {
-        if !sections.is_empty() {
-            blocks.push(Block::Table(table(title, folded, sections)));
-        }
-    }
+    blocks.extend(table("Not as expected", false, &comparison::worse(&sections)));
+    blocks.extend(comparison::better(&sections).map(Block::Sentence));
+    blocks.extend(table("All values", true, &sections));
     blocks.push(Block::Sentence(screen::summary(case, checked, &comparison::tally(&sections), None)));
     blocks
 }

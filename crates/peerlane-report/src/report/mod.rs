@@ -53,6 +53,7 @@ pub(crate) enum Block {
 }
 
 /// A table.
+#[derive(Default)]
 pub(crate) struct Table {
     /// What it shows: `Not as expected`; empty where the headings tell.
     pub(crate) title: &'static str,

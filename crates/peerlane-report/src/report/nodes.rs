@@ -10,7 +10,7 @@ use peerlane::transfer::Registration;
 
 use super::{Block, Table};
 use crate::render::findings;
-use crate::render::headline::Headline;
+use crate::render::headline::{Headline, rates};
 use crate::render::nodes::{SPREAD, quantity, row, spread};
 use crate::render::table;
 use crate::render::text::count;
@@ -20,7 +20,7 @@ use crate::samples::Samples;
 pub(super) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
     let first = check.findings.iter().find(|finding| finding.contributes() == Some(check.verdict));
     let cause = match (first, &check.missing) {
-        (Some(finding), _) => finding.summary.clone(),
+        (Some(finding), _) => format!("{}{}", finding.summary, rates(finding)),
         (None, Some(missing)) => format!("{missing}; judged: {}", check.checked.join(", ")),
         (None, None) if check.checked.is_empty() => {
             "two nodes have no peers, and nothing states what their network should carry".to_owned()
@@ -44,24 +44,16 @@ fn who(run: &NodesRun) -> String {
 pub(super) fn blocks(run: &NodesRun, judged: &NodesCheck, most: usize, verbose: bool) -> Vec<Block> {
     let mut blocks = vec![Block::Findings];
     if verbose {
-        blocks.push(Block::Table(Table {
-            title: "",
-            folded: false,
-            words: 3,
-            headings: SPREAD.to_vec(),
-            rows: spread(run),
-            left_out: None,
-        }));
+        blocks.push(Block::Table(Table { words: 3, headings: SPREAD.to_vec(), rows: spread(run), ..Table::default() }));
         blocks.extend(registered(run).map(Block::Sentence));
     }
     let (all, shown) = (off(judged, usize::MAX).len(), off(judged, most));
     blocks.push(Block::Table(Table {
-        title: "",
-        folded: false,
         words: 3,
         headings: vec!["from", "to", "what", "measured", "expected", "share"],
         rows: shown.iter().map(|pair| row(pair)).collect(),
         left_out: (all > shown.len()).then(|| format!("the worst from each end; {all} in all")),
+        ..Table::default()
     }));
     blocks.extend(judged.same_pairs.as_ref().map(by_verbs).map(Block::Sentence));
     blocks.push(Block::Sentence(summary(run, judged)));
@@ -132,10 +124,7 @@ pub(crate) fn summary(run: &NodesRun, check: &NodesCheck) -> String {
         0 => String::new(),
         n => format!(" {} accepted by the site.", count(n, "finding")),
     };
-    let findings = match check.findings.len() {
-        0 => "No findings".to_owned(),
-        n => format!("{} ({})", count(n, "finding"), findings::counts(&check.findings)),
-    };
+    let findings = findings::counted(&check.findings);
     let whole = match &check.missing {
         None if run.complete => "",
         _ => " The record is not complete: `peerlane measure --resume` goes on.",

@@ -24,9 +24,9 @@ const ORDER: [(&str, &str); 10] = [
     ),
     (
         "peerlane-design",
-        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster infer case upgrades compare place tune",
+        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster site infer case upgrades compare place tune",
     ),
-    ("peerlane-judge", "thresholds finding verdict action joined check nodes fleet gate selftest accuracy"),
+    ("peerlane-judge", "thresholds finding verdict action check nodes fleet gate selftest accuracy"),
     ("peerlane", "export"),
     ("peerlane-report", "item samples render report formats html"),
     (

@@ -9,13 +9,13 @@ use peerlane::check::{Context, Settings, check};
 use peerlane::comparison::Comparison;
 use peerlane::exchange::Exchange;
 use peerlane::matrix::Direction;
-use peerlane::measured_cluster::Ends;
 use peerlane::model::{Model, Pace};
 use peerlane::names::is_host;
 use peerlane::nodes::{self, NodePlan, NodesRun, Probe, Transport};
 use peerlane::nodes_check;
 use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, Estimate, Run};
+use peerlane::site::{self, Site};
 use peerlane::spin_glass::SpinGlass;
 use peerlane::transfer::Transfer;
 use peerlane::units::Bytes;
@@ -74,9 +74,8 @@ fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
     assert!(rates(Transport::Nccl, Probe::SendReceive, true).iter().all(|rate| (1.5e9..3e9).contains(rate)));
     let all = run.cells.iter().find(|cell| cell.step.probe == Probe::AllReduce).unwrap();
     assert_eq!((all.step.queue_pairs, all.step.algorithm_share()), (2, 1.0));
-    let ends = Ends::of(&run, None);
-    let joined = nodes_check::joined(&run, None, &ends);
-    let judged = nodes_check::judge(&run, &joined, &ends, &Settings::default(), None);
+    let site = Site::of(&run).unwrap();
+    let judged = nodes_check::judge(&site::Comparison::of(&site, &run), &Settings::default(), None);
     assert!(judged.findings.is_empty(), "{:?}", judged.findings);
     // from the pieces of staging, and not from these values
     let staged: Vec<_> = judged.pairs.iter().filter(|pair| pair.expected_range.is_some()).collect();
@@ -90,8 +89,7 @@ fn two_agents_measured_gpu_memory_by_tcp_and_nccl() {
         let estimate = cell.estimate.as_mut().unwrap();
         (estimate.value, estimate.low, estimate.high) = (0.4 * estimate.value, 0.4 * estimate.low, 0.4 * estimate.high);
     }
-    let joined = nodes_check::joined(&slow, None, &ends);
-    let judged = nodes_check::judge(&slow, &joined, &ends, &Settings::default(), None);
+    let judged = nodes_check::judge(&site::Comparison::of(&site, &slow), &Settings::default(), None);
     assert_eq!(judged.pairs.iter().filter(|pair| pair.is_off()).count(), 1);
     assert!(judged.findings.iter().all(|found| found.measured.contains("with GPU memory")), "{:?}", judged.findings);
     assert!(!judged.findings.is_empty());

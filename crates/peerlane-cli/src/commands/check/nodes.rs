@@ -2,16 +2,16 @@
 
 use std::io::Write;
 
-use peerlane::measured_cluster::Ends;
-use peerlane::nodes_check::{joined, judge};
+use peerlane::nodes_check::judge;
+use peerlane::site::Comparison;
 use peerlane::verdict::Line;
 use peerlane_report::Report;
 use peerlane_report::formats::{self, json};
 
-use crate::args::{CheckArgs, CheckFormat};
+use crate::args::{CheckArgs, CheckFormat, FleetFormat};
 use crate::pages::{can_write_page, write_nodes_page};
 use crate::site::Site;
-use crate::target::nodes::{Record, cluster_of, redacted};
+use crate::target::nodes::{Record, redacted, site_of};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -25,17 +25,16 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     }
     let Some(Record { run, file }) = records.pop() else { return Err(Failure::new("there is no record")) };
     let before = records.pop().map(|record| record.run);
-    let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run, cluster.as_ref());
-    let joined = joined(&run, cluster.as_ref(), &ends);
-    let judged = judge(&run, &joined, &ends, &settings, before.as_ref());
+    let site = site_of(&run)?;
+    let comparison = Comparison::of(&site, &run);
+    let judged = judge(&comparison, &settings, before.as_ref());
     if let Some(page) = &args.judgement.html {
-        write_nodes_page(page, &run, &joined, &judged, &file)?;
+        write_nodes_page(page, &comparison, &judged, &file)?;
     }
     let reports = [Report::of_nodes(&run, &judged)];
     let line = Line::from(args.judgement.fail_on);
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    match format.of_report() {
+    match FleetFormat::from(format).of_report() {
         Some(format) => formats::write(out, format, &reports, args.detail.of_text(), line)?,
         None => json(out, &judged)?,
     }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use peerlane::measured_cluster::Ends;
-use peerlane::nodes_check::{joined, judge};
+use peerlane::nodes_check::judge;
 use peerlane::one_line::shown;
+use peerlane::site::Comparison;
 
 use crate::args::ReportArgs;
 use crate::pages::write_nodes_page;
 use crate::site::Site;
-use crate::target::nodes::{Record, cluster_of, redacted};
+use crate::target::nodes::{Record, redacted, site_of};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure> {
@@ -22,11 +22,10 @@ pub(crate) fn run(args: &ReportArgs, record: Record) -> Result<Outcome, Failure>
         redacted(&mut records);
     }
     let [Record { file, run }] = records;
-    let cluster = cluster_of(&run)?;
-    let ends = Ends::of(&run, cluster.as_ref());
-    let joined = joined(&run, cluster.as_ref(), &ends);
-    let judged = judge(&run, &joined, &ends, &Site::read(None)?.settings, None);
-    write_nodes_page(&args.output, &run, &joined, &judged, &file)?;
+    let site = site_of(&run)?;
+    let comparison = Comparison::of(&site, &run);
+    let judged = judge(&comparison, &Site::read(None)?.settings, None);
+    write_nodes_page(&args.output, &comparison, &judged, &file)?;
     if args.output != Path::new("-") {
         crate::console::note(&format!("wrote {}", shown(&args.output)));
     }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use peerlane::selftest::{Accused, FleetTest, SIZES, Tried, Trouble, Wish, fleet_test};
 
-use super::Ended;
 use crate::args::SelftestArgs;
 use crate::formats::json;
+use crate::progress::Bar;
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, wrap};
@@ -23,9 +23,9 @@ pub(super) fn run(args: &SelftestArgs, machines: usize, out: &mut dyn Write) -> 
         Some(times) => Wish::curve(machines, times as usize, args.seed),
         None => Wish::usual(machines, args.faults as usize, ALONE.min(machines), args.seed),
     };
-    let ended = Ended::new();
-    let test = fleet_test(&wish, &|| ended.one(machines, "machines"));
-    ended.clear();
+    let bar = Bar::counting(machines, "machines");
+    let test = fleet_test(&wish, &|| bar.one());
+    drop(bar);
     if args.json {
         json(out, &test)?;
     } else if args.curve.is_some() {

@@ -6,7 +6,6 @@ use peerlane::simulate::scaling::{Scaling, ScalingDocument, ScalingPoint, doubli
 use peerlane::simulate::workload::Workload;
 use peerlane::units::Bytes;
 
-use super::super::between;
 use crate::args::SimulateArgs;
 use crate::formats::csv::words;
 use crate::formats::{json, rule};

@@ -90,9 +90,9 @@ pub(super) fn fix(about: About) -> &'static str {
              ECC,ROW_REMAPPER`)."
         }
         About::Nvlink => {
-            "Find the link (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log, if there are NVSwitches. \
-             Reset all GPUs that it connects, or restart the machine. If it recurs on the same link, have that GPU, \
-             its baseboard or its bridge serviced."
+            "Reset all GPUs that the link connects, or restart the machine; `nvidia-smi nvlink -s` and `-e` and the \
+             fabric manager's log show which link it is. If it recurs on the same link, have that GPU, its baseboard \
+             or its bridge serviced."
         }
         About::ChipToChip => {
             "If it occurs once, do nothing. If it recurs, have the module serviced: `nvidia-smi c2c -e` shows whether \

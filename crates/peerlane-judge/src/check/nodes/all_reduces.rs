@@ -58,15 +58,15 @@ fn finding(drop: &Drop, hosts: Vec<String>, count: usize, value: String, expecte
     let (fix, confirm) = match hosts.first() {
         Some(first) => (
             format!(
-                "Look at what pairs do not use: the other GPUs of {first} with their NICs, and what joins its GPUs (`peerlane check \
-                 live` there). Leave it out of the job, and compare NCCL_DEBUG=INFO there with another node's: channels, and the \
-                 transport of each."
+                "Leave {first} out of the job, and do what `peerlane check live` advises there about what pairs do \
+                 not use: its other GPUs and their NICs, and what joins its GPUs. If it names no cause, compare \
+                 channels and transports in NCCL_DEBUG=INFO there with another node's."
             ),
             format!("`ssh {first} peerlane check live`; measure again without {names}"),
         ),
         None => (
-            "Look at what all of them share: uplinks of leaf switches, and what NCCL chooses for so many nodes (NCCL_DEBUG=INFO: \
-             algorithm, protocol, channels)."
+            "Relieve what all of them share, as uplinks of leaf switches. If those are idle, compare what NCCL \
+             chooses for so many nodes (NCCL_DEBUG=INFO: algorithm, protocol, channels)."
                 .to_owned(),
             "NCCL_DEBUG=INFO with both numbers of nodes".to_owned(),
         ),

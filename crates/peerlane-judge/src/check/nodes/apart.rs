@@ -39,7 +39,7 @@ pub(in crate::check) fn apart(view: &View) -> Vec<Raised> {
 }
 
 /// Compares the nodes that have the same GPUs; silent on those that are not known.
-pub(super) fn of(run: &NodesRun, joined: &[Joined], machines: &[Option<Arc<Machine>>]) -> Apart {
+pub(super) fn of(run: &NodesRun, joined: &[ComparedStep], machines: &[Option<Arc<Machine>>]) -> Apart {
     // nodes of a simulated cluster share a machine
     let mut known: HashMap<*const Machine, Option<Nearby>> = HashMap::new();
     for machine in machines.iter().flatten() {
@@ -109,7 +109,7 @@ fn differ<'a>(nodes: &[(usize, &'a Nearby)]) -> Vec<Differs<'a>> {
 /// The finding on a node, and whether pairs of NCCL show it.
 fn fault(
     run: &NodesRun,
-    joined: &[Joined],
+    joined: &[ComparedStep],
     machines: &[Option<Arc<Machine>>],
     of: &Differs,
     first: Option<&str>,
@@ -151,8 +151,8 @@ fn fault(
         None => (
             format!("{name}: no NIC is below the same switch as {gpus}, and on {other} {near} is"),
             format!(
-                "Look for {near}: `lspci` and `ibv_devinfo` list fewer adapters than on {other}. Until it is back, prefer other GPUs \
-                 of {name} for jobs of several nodes."
+                "Reseat {near}: `lspci` and `ibv_devinfo` list fewer adapters than on {other}. Until it is back, \
+                 prefer other GPUs of {name} for jobs of several nodes."
             ),
         ),
     };
@@ -182,10 +182,11 @@ fn fault(
 }
 
 /// What NCCL reaches between that GPU and others, beside the pairs without it.
-fn by_pairs(joined: &[Joined], node: usize, gpu: &str) -> Option<(bool, String)> {
+fn by_pairs(joined: &[ComparedStep], node: usize, gpu: &str) -> Option<(bool, String)> {
     let pairs = joined.iter().filter(|j| j.cell.step.probe == Probe::SendReceive);
-    let (with, without): (Vec<&Joined>, Vec<&Joined>) = pairs.partition(|j| j.cell.step.nodes().any(|of| of == node));
-    let median = |of: &[&Joined]| Median::of(&of.iter().filter_map(|j| j.cell.value()).collect::<Vec<_>>());
+    let (with, without): (Vec<&ComparedStep>, Vec<&ComparedStep>) =
+        pairs.partition(|j| j.cell.step.nodes().any(|of| of == node));
+    let median = |of: &[&ComparedStep]| Median::of(&of.iter().filter_map(|j| j.cell.value()).collect::<Vec<_>>());
     let own = median(&with)?.value;
     let others =
         median(&without).map_or_else(String::new, |m| format!(", and between others {}", quantity(false, m.value)));
@@ -193,7 +194,7 @@ fn by_pairs(joined: &[Joined], node: usize, gpu: &str) -> Option<(bool, String)>
 }
 
 /// The same of the smallest all-reduce with the node.
-fn by_all_reduce(joined: &[Joined], node: usize) -> Option<String> {
+fn by_all_reduce(joined: &[ComparedStep], node: usize) -> Option<String> {
     let with = joined.iter().filter(|j| j.cell.step.is_among_many() && j.cell.step.transport == Transport::Nccl);
     let with = with.filter(|j| j.cell.value().is_some() && j.cell.step.nodes().any(|of| of == node));
     let smallest = with.min_by_key(|j| j.cell.step.nodes().count())?;

@@ -15,12 +15,12 @@ const SLOW: f64 = 0.75;
 const ALONE: usize = 3;
 
 /// Rails whose pairs are slow.
-struct Rails<'a>(BTreeMap<&'a str, Vec<&'a Joined<'a>>>);
+struct Rails<'a>(BTreeMap<&'a str, Vec<&'a ComparedStep<'a>>>);
 
 impl<'a> Rails<'a> {
     /// Of writes by verbs with GPU or host memory, those of which nearly all are slow.
-    fn of(joined: &'a [Joined], gpus: bool, is_slow: impl Fn(&Joined) -> Option<bool>) -> Self {
-        let mut all: BTreeMap<&str, Vec<(bool, &Joined)>> = BTreeMap::new();
+    fn of(joined: &'a [ComparedStep], gpus: bool, is_slow: impl Fn(&ComparedStep) -> Option<bool>) -> Self {
+        let mut all: BTreeMap<&str, Vec<(bool, &ComparedStep)>> = BTreeMap::new();
         for one in joined.iter().filter(|j| !j.cell.again) {
             let step = &one.cell.step;
             let wanted = (step.transport, step.probe, step.is_of_gpus()) == (Transport::Verbs, Probe::Write, gpus);
@@ -37,7 +37,8 @@ impl<'a> Rails<'a> {
 
     /// The finding on all of them; `words` are of the NICs and of the share of what is expected.
     fn finding(&self, run: &NodesRun, rule: &Rule, words: impl Fn(&str, &str) -> String) -> Option<Finding> {
-        let all: Vec<(f64, &Joined)> = self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
+        let all: Vec<(f64, &ComparedStep)> =
+            self.0.values().flatten().filter_map(|one| Some((one.share()?, *one))).collect();
         let share = Median::of(&all.iter().map(|(share, _)| *share).collect::<Vec<_>>())?.value;
         let (_, worst) = all.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
         let (value, expected) = worst.cell.value().zip(worst.expected.as_ref())?;
@@ -46,7 +47,8 @@ impl<'a> Rails<'a> {
         let nodes: BTreeSet<usize> = all.iter().flat_map(|(_, one)| one.cell.step.nodes()).collect();
         let raised = rule.raise(FindingKind::Fault, Severity::Warning, Certainty::Possible);
         let summary = words(&listed(&nics, FEW), &format!("{:.0} %", 100.0 * share));
-        let least = expected.range.map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
+        let least =
+            expected.interval().map_or_else(String::new, |[low, _]| format!("; at least {}", quantity(false, low)));
         Some(Finding {
             measured: format!("from {from} to {to}, for one: {}", quantity(false, value)),
             expected: format!("{}{least}", quantity(false, expected.value)),
@@ -64,12 +66,8 @@ impl<'a> Rails<'a> {
 }
 
 /// GPU memory below what it may reach on nearly all nodes. `known` is what else is slow with GPU memory.
-pub(super) fn with_gpus(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
-    let below_low = |one: &Joined| {
-        let expected = one.expected.as_ref()?;
-        let least = expected.range.map_or(SLOW * expected.value, |[low, _]| OFF * low);
-        Some(one.cell.value()? < least)
-    };
+pub(super) fn with_gpus(run: &NodesRun, joined: &[ComparedStep], known: &[Finding]) -> Option<Finding> {
+    let below_low = |one: &ComparedStep| Some(one.cell.value()? < OFF * one.expected.as_ref()?.low);
     let words = |nics: &str, share: &str| {
         format!(
             "GPU memory by {nics} reaches {share} of what the paths between NICs and GPUs should carry, on nearly all nodes"
@@ -89,10 +87,10 @@ pub(super) fn with_gpus(run: &NodesRun, joined: &[Joined], known: &[Finding]) ->
 /// Of two or three nodes host memory below what ports and links carry; what other findings name is left to them.
 pub(super) fn with_hosts<'f>(
     run: &NodesRun,
-    joined: &[Joined],
+    joined: &[ComparedStep],
     known: impl Iterator<Item = &'f Finding>,
 ) -> Option<Finding> {
-    let is_slow = |one: &Joined| Some(one.share()? < SLOW);
+    let is_slow = |one: &ComparedStep| Some(one.share()? < SLOW);
     let mut rails = Rails::of(joined, false, is_slow);
     let is_of_host = |finding: &&Finding| finding.kind == FindingKind::Fault && !finding.rule.starts_with("nic-gpu");
     let known: Vec<&Finding> = known.filter(is_of_host).collect();

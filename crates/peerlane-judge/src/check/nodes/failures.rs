@@ -29,8 +29,8 @@ pub(crate) fn lost(run: &NodesRun) -> Vec<Finding> {
             Finding {
                 measured: format!("{missing} steps with it have no value; all others were measured without it"),
                 fix: format!(
-                    "Look why {name} stopped: its kernel log (`dmesg`), memory, and the link that its agent uses. Then \
-                     measure again, or take it out of the job."
+                    "Take {name} out of the job, or measure again once you know why it stopped: its kernel log \
+                     (`dmesg`), memory, and the link that its agent uses."
                 ),
                 confirm: format!("`ping {name}`, `ssh {name} dmesg`"),
                 ..finding(&LOST_NODE, vec![Subject::Node(name.clone())], format!("{name} was lost: {}", lost.why))
@@ -62,15 +62,19 @@ fn failed(run: &NodesRun) -> Vec<Finding> {
         .map(|Group { subjects, words, cells, first, gpus }| Finding {
             measured: format!("{cells} steps, first: {first}"),
             fix: if gpus {
-                "Read the reason, which is driver's or adapter's: host memory works by the same NIC. Look into the kernel log for Xid \
-                 errors and faults of the IOMMU."
+                "Remove what the reason names: it is the driver's or the adapter's, since host memory works by the \
+                 same NIC. The kernel log has Xid errors and faults of the IOMMU."
             } else {
-                "Read the reason. Connections that fail one way only point to a firewall or to different subnets; those of one \
-                 NIC to its port, its GID or its partition key."
+                "Remove what the reason names. Connections that fail one way only point to a firewall or to \
+                 different subnets; those of one NIC to its port, its GID or its partition key."
             }
             .to_owned(),
-            confirm: if gpus { "`dmesg`; `peerlane measure --tests nic-gpu` there" } else { "`rdma link`, `ibv_devinfo` on both hosts" }
-                .to_owned(),
+            confirm: if gpus {
+                "`dmesg`; `peerlane measure --tests nic-gpu` there"
+            } else {
+                "`rdma link`, `ibv_devinfo` on both hosts"
+            }
+            .to_owned(),
             ..finding(&FAILED_BETWEEN_NODES, subjects, format!("nothing could be measured {words}"))
         })
         .collect()

@@ -6,7 +6,6 @@ use super::everywhere;
 use super::prelude::*;
 use crate::check::nic_gpu_refused::{self, CONFIRM, EXPECTED, fix};
 use crate::check::nic_gpu_slow;
-use peerlane_design::measured_cluster::Ends;
 use peerlane_measure::nodes::{End, NodesRun, Probe, Transport};
 
 /// Below this share of the staged rate a direct one is slower, and not by noise.
@@ -29,7 +28,7 @@ pub(in crate::check) fn slow_with_gpus(view: &View) -> Vec<Raised> {
 }
 
 /// Adapters that take no memory of GPUs whose driver offers it, in one finding; and the nodes of which no NIC takes any.
-pub(super) fn refusing(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSet<usize>) {
+pub(super) fn refusing(run: &NodesRun, ends: &Site) -> (Option<Finding>, BTreeSet<usize>) {
     let (mut nodes, mut names, mut reason) = (BTreeSet::new(), Vec::new(), None);
     let (mut all, mut takes, mut of_first) = (0, 0, None);
     for (at, node) in run.nodes.iter().enumerate() {
@@ -71,14 +70,15 @@ pub(super) fn refusing(run: &NodesRun, ends: &Ends) -> (Option<Finding>, BTreeSe
 }
 
 /// Pairs that reach more of GPU memory by way of host memory than directly, and are not slower than they should be.
-fn staged_is_faster(run: &NodesRun, joined: &[Joined]) -> Option<Finding> {
+fn staged_is_faster(run: &NodesRun, joined: &[ComparedStep]) -> Option<Finding> {
     let of = |probe: Probe| {
         joined.iter().filter(move |j| {
             let step = &j.cell.step;
             step.transport == Transport::Verbs && step.is_of_gpus() && step.probe == probe && !j.cell.again
         })
     };
-    let is_sound = |j: &&Joined| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= OFF * should);
+    let is_sound =
+        |j: &&ComparedStep| j.against().zip(j.cell.value()).is_none_or(|(should, value)| value >= OFF * should);
     // of a pair the path may be shared; what a NIC reads and writes shows with most of its partners
     let mut by_nic: BTreeMap<&End, Vec<f64>> = BTreeMap::new();
     let mut direct: BTreeMap<[&End; 2], f64> = BTreeMap::new();

@@ -11,6 +11,7 @@ pub(super) mod gpu_memory;
 pub(super) mod loss;
 pub(super) mod narrow;
 mod one_way;
+mod peers;
 mod prelude;
 pub(super) mod same_pairs;
 pub(super) mod settings;
@@ -31,17 +32,16 @@ use std::collections::BTreeSet;
 use super::RULES;
 use super::raised::Raised;
 use crate::finding::{Finding, FindingKind};
-use crate::joined::Joined;
 use apart::Apart;
-use peerlane_design::measured_cluster::Ends;
+use peerlane_design::site::{ComparedStep, Site};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::nodes::NodesRun;
 
 /// A record of nodes that measured each other, with what several rules need.
 pub(crate) struct View<'a> {
     pub(super) run: &'a NodesRun,
-    joined: &'a [Joined<'a>],
-    ends: &'a Ends,
+    joined: &'a [ComparedStep<'a>],
+    ends: &'a Site,
     /// An earlier record of the same nodes.
     pub(super) before: Option<&'a NodesRun>,
     /// NICs far from the GPUs that they serve.
@@ -57,7 +57,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn of(run: &'a NodesRun, joined: &'a [Joined], ends: &'a Ends, before: Option<&'a NodesRun>) -> Self {
+    fn of(run: &'a NodesRun, joined: &'a [ComparedStep], ends: &'a Site, before: Option<&'a NodesRun>) -> Self {
         let apart = apart::of(run, joined, ends.machines());
         let (refused, without_gpus) = gpu_memory::refusing(run, ends);
         let explained = apart.explained.union(&without_gpus).copied().collect();
@@ -88,7 +88,12 @@ impl<'a> View<'a> {
 }
 
 /// What the rules find between nodes; causes take over what they explain.
-pub(crate) fn findings(run: &NodesRun, joined: &[Joined], ends: &Ends, before: Option<&NodesRun>) -> Vec<Finding> {
+pub(crate) fn findings(
+    run: &NodesRun,
+    joined: &[ComparedStep],
+    ends: &Site,
+    before: Option<&NodesRun>,
+) -> Vec<Finding> {
     let mut view = View::of(run, joined, ends, before);
     let mut mentioned = BTreeSet::new();
     for rule in RULES {

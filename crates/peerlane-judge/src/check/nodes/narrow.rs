@@ -27,9 +27,9 @@ fn narrow(view: &View) -> Vec<Raised> {
     let mut all: BTreeMap<&str, Vec<Known>> = BTreeMap::new();
     for (node, of) in run.nodes.iter().enumerate() {
         for nic in &of.nics {
-            let Some(end) = ends.get(node, &nic.name) else { continue };
-            let (rate, why) = if end.into.0 < end.out.0 { &end.into } else { &end.out };
-            all.entry(&nic.name).or_default().push(Known { node, rate: *rate, why: why.clone(), port: nic.rate });
+            let Some(path) = ends.host_path(node, &nic.name) else { continue };
+            let (rate, why) = (Rate::from_bytes_per_second(path.value), path.binding.words.clone());
+            all.entry(&nic.name).or_default().push(Known { node, rate, why, port: nic.rate });
         }
     }
     all.into_iter().flat_map(|(nic, known)| raised(of_name(run, nic, &known))).collect()
@@ -55,10 +55,14 @@ fn of_name(run: &NodesRun, nic: &str, known: &[Known]) -> Vec<Finding> {
             measured: format!("links as {} reported them: {}", host(run, of.node), of.rate),
             expected: format!("{}, as others of that name have", Rate::from_bytes_per_second(usual)),
             fix: format!(
-                "Compare the slot and the PCIe link of {nic} with those of another node: speed and width as they are and as they \
-                 could be, and the firmware's settings; reseat it, or move it to the slot that others use."
+                "Reseat {nic}, or move it to the slot that others use. If it stays slow, compare speed and width of \
+                 its PCIe link, as they are and as they could be, and the firmware's settings with those of another \
+                 node."
             ),
-            confirm: format!("`ssh {} lspci -vv`: LnkCap and LnkSta of {nic} and of the bridges above it", host(run, of.node)),
+            confirm: format!(
+                "`ssh {} lspci -vv`: LnkCap and LnkSta of {nic} and of the bridges above it",
+                host(run, of.node)
+            ),
             cost: Some(Cost { lost: (usual - rate) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),
             ..raised.summary(summary).about(Subject::nodes_of([name])).finding
         });

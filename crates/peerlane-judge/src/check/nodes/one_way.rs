@@ -12,11 +12,11 @@ use peerlane_measure::nodes::NodesRun;
 const SLOW: f64 = 0.8;
 
 /// Directions of a pair that are slow beside the other one. Of more than two nodes, peers tell which part it is.
-pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
+pub(super) fn one_way(run: &NodesRun, joined: &[ComparedStep]) -> Vec<Finding> {
     if run.nodes.len() > 2 {
         return Vec::new();
     }
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let beside = HostRates::of(joined.iter().map(|j| j.cell));
     // of what was measured again, the later one counts
     let mut found = BTreeMap::new();
     for one in joined.iter().filter(|j| !j.cell.step.is_loopback() && !j.cell.step.probe.is_both_ways()) {
@@ -47,8 +47,8 @@ pub(super) fn one_way(run: &NodesRun, joined: &[Joined]) -> Vec<Finding> {
             measured: format!("{}: {}", transport(step.transport), quantity(false, value)),
             expected: format!("{}, as from {to} to {from}", quantity(false, usual)),
             fix: format!(
-                "Look at what {from} sends, and what {to} receives: error counters, a rate limit (`tc qdisc`), pause frames; then \
-                 replace the cable. A third node in the run shows which of the two it is."
+                "Remove a rate limit (`tc qdisc`) or pause frames at what {from} sends and {to} receives, then \
+                 replace the cable; error counters show which end it is. A third node in the run shows it, too."
             ),
             confirm: "`tc -s qdisc`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
             cost: Some(Cost { lost: (usual - value) / 1e9, unit: Unit::GigabytesPerSecond, share: 1.0 - left }),

@@ -6,6 +6,6 @@ pub(super) use crate::check::prelude::{
     Certainty, Cost, FindingKind, Look, PathClass, Raised, Rule, Severity, Subject,
 };
 pub(super) use crate::finding::Finding;
-pub(super) use crate::joined::{Beside, Joined, OFF};
+pub(super) use peerlane_design::site::{ComparedStep, HostRates, OFF, Site};
 pub(super) use peerlane_machine::matrix::Unit;
 pub(super) use peerlane_machine::stats::Median;

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::prelude::*;
-use peerlane_design::measured_cluster::Ends;
 use peerlane_design::nic_gpus::shown_gpu;
 use peerlane_design::simulated_cluster::gpu_rate;
 use peerlane_measure::nodes::{End, Nic, NodesRun, Probe, Step, Transport};
@@ -56,7 +55,7 @@ impl Same<'_> {
 
 /// All of them. Of several NICs the slowest one counts of those that are nearest to the GPUs, since it is not known which one NCCL
 /// took: no single slow NIC makes NCCL slow beside verbs.
-fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>> {
+fn pairs<'a>(run: &NodesRun, joined: &'a [ComparedStep], ends: &Site) -> Vec<Same<'a>> {
     let (near, direct): (Vec<BTreeSet<String>>, Vec<f64>) =
         (0..run.nodes.len()).map(|node| nearest(run, ends, node).unwrap_or((BTreeSet::new(), f64::INFINITY))).unzip();
     let key = |step: &Step| [step.from.node.min(step.to.node), step.from.node.max(step.to.node)];
@@ -85,7 +84,7 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
             *least = (value, &step.from);
         }
     }
-    let same = |one: &Joined| {
+    let same = |one: &ComparedStep| {
         let nodes = key(&one.cell.step);
         let (verbs, nic) = *verbs.get(&nodes)?;
         let predicted = one.expected.as_ref().map(|expected| expected.value);
@@ -99,7 +98,7 @@ fn pairs<'a>(run: &NodesRun, joined: &'a [Joined], ends: &Ends) -> Vec<Same<'a>>
 
 /// The NICs of a node that are nearest to its first GPU, by which it takes part, and what the path to them carries, where that is
 /// known.
-fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>, f64)> {
+fn nearest(run: &NodesRun, ends: &Site, node: usize) -> Option<(BTreeSet<String>, f64)> {
     let machine = ends.machines().get(node)?.as_ref()?;
     let (fabric, node) = (&machine.fabric, run.nodes.get(node)?);
     let gpu = shown_gpu(fabric, node.gpus.first()?)?;
@@ -113,7 +112,7 @@ fn nearest(run: &NodesRun, ends: &Ends, node: usize) -> Option<(BTreeSet<String>
 }
 
 /// In one line; `None` where no pair was measured by both.
-pub(crate) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Option<SamePairs> {
+pub(crate) fn same_pairs(run: &NodesRun, joined: &[ComparedStep], ends: &Site) -> Option<SamePairs> {
     let all = pairs(run, joined, ends);
     let shares: Vec<f64> = all.iter().map(Same::share).collect();
     let median = Median::of(&shares)?.value;
@@ -131,8 +130,8 @@ pub(crate) fn same_pairs(run: &NodesRun, joined: &[Joined], ends: &Ends) -> Opti
 /// Nodes whose NCCL is far below verbs, and that findings of `explained` do not explain; with the nodes that it is about.
 pub(super) fn below(
     run: &NodesRun,
-    joined: &[Joined],
-    ends: &Ends,
+    joined: &[ComparedStep],
+    ends: &Site,
     explained: &BTreeSet<usize>,
 ) -> (Option<Finding>, BTreeSet<usize>) {
     let mut all = pairs(run, joined, ends);
@@ -164,11 +163,14 @@ pub(super) fn below(
             end(run, worst.nic)
         ),
         expected: format!("nearly as much; below {:.0} % NCCL copies through host memory, or takes TCP", 100.0 * LOW),
-        fix: "Run NCCL there with NCCL_DEBUG=INFO: `via NET/IB/…/GDRDMA` is GPUDirect RDMA. Without GDRDMA load nvidia_peermem (or use \
-              a kernel and driver with dma-buf) after the adapters' driver, and turn ACS off or the IOMMU to passthrough; with \
-              `NET/Socket` look at NCCL_IB_HCA, NCCL_IB_DISABLE, and whether the container has /dev/infiniband."
+        fix: "Load nvidia_peermem after the adapters' driver (or use a kernel and driver with dma-buf), and turn ACS \
+             off or the IOMMU to passthrough, if NCCL_DEBUG=INFO shows no `via NET/IB/…/GDRDMA`. If it shows \
+             `NET/Socket`, correct NCCL_IB_HCA and NCCL_IB_DISABLE, and give the container /dev/infiniband."
             .to_owned(),
-        confirm: format!("`ssh {} lsmod | grep nvidia_peermem`; NCCL_DEBUG=INFO", names.first().map_or("", String::as_str)),
+        confirm: format!(
+            "`ssh {} lsmod | grep nvidia_peermem`; NCCL_DEBUG=INFO",
+            names.first().map_or("", String::as_str)
+        ),
         cost: Some(Cost {
             lost: (worst.verbs - worst.nccl) / 1e9,
             unit: Unit::GigabytesPerSecond,

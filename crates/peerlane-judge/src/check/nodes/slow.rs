@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::everywhere;
+use super::peers::{by_peers, usual_of_peers};
 use super::prelude::*;
 use super::words::transport;
 use crate::check::nic_gpu_slow;
-use crate::joined::with_earlier;
-use peerlane_design::measured_cluster::Ends;
-use peerlane_design::simulated_cluster::Prediction;
+use peerlane_design::site::since;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
 
 pub(in crate::check) const SLOW_NODE: Rule =
@@ -66,7 +65,7 @@ struct Slow {
 impl Slow {
     /// Of two nodes each explains the values of the other one: it is the one whose loopback is slow, too, or else what is between
     /// them for all that is known. `step` is one of those that it explains.
-    fn of_two_nodes(self, joined: &[Joined], step: &Step) -> Slow {
+    fn of_two_nodes(self, joined: &[ComparedStep], step: &Step) -> Slow {
         let (node, nic) = match &self.place {
             Place::Node(node) => (*node, None),
             Place::Nic(node, nic) => (*node, Some(nic.clone())),
@@ -100,20 +99,23 @@ impl Slow {
 /// cause elsewhere.
 pub(super) fn slow(
     run: &NodesRun,
-    joined: &[Joined],
-    ends: Option<&Ends>,
+    joined: &[ComparedStep],
+    ends: Option<&Site>,
     source: &str,
     explained: &BTreeSet<usize>,
 ) -> Vec<Finding> {
     let mut found: Vec<Slow> = Vec::new();
-    let kind = |j: &Joined| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
+    let kind = |j: &ComparedStep| (j.cell.step.transport, j.cell.step.probe, j.cell.step.is_of_gpus());
     let kinds: BTreeSet<(Transport, Probe, bool)> = joined.iter().map(kind).collect();
-    let beside = Beside::of(joined.iter().map(|j| j.cell));
+    let hosts = HostRates::of(joined.iter().map(|j| j.cell));
     for (transport, probe, gpus) in kinds {
-        let of_kind = |j: &&Joined| kind(j) == (transport, probe, gpus);
+        let of_kind = |j: &&ComparedStep| kind(j) == (transport, probe, gpus);
         let by_verbs = gpus && transport == Transport::Verbs && run.nodes.len() > 2;
-        let usual =
-            if by_verbs { beside.usual(run.nodes.len(), ends, joined.iter().filter(of_kind)) } else { BTreeMap::new() };
+        let usual = if by_verbs {
+            usual_of_peers(&hosts, run.nodes.len(), ends, joined.iter().filter(of_kind))
+        } else {
+            BTreeMap::new()
+        };
         // what is predicted of both ends, or of the network, and not only of ports
         let mut predicted = Vec::new();
         let values: Vec<Compared> = joined
@@ -121,24 +123,23 @@ pub(super) fn slow(
             .filter(of_kind)
             .filter_map(|j| {
                 let (expected, through) =
-                    j.expected.as_ref().map(|e| (j.against(), e.through.clone())).unwrap_or_default();
+                    j.expected.as_ref().map(|e| (j.against(), e.binding.through.clone())).unwrap_or_default();
                 // two nodes have no peers
                 if expected.is_none() && run.nodes.len() <= 2 {
                     return None;
                 }
                 let mut compared = j.cell.compared(expected, through)?;
-                let of_peers = if by_verbs { beside.by_peers(j, ends, &usual) } else { None };
+                let of_peers = if by_verbs { by_peers(&hosts, j, ends, &usual) } else { None };
                 if of_peers.is_some() {
                     (compared.expected, compared.beside) = (None, of_peers);
                 }
-                let known = |e: &Prediction| e.bound_by.is_some() || !e.through.is_empty();
-                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(known));
+                predicted.push(of_peers.is_none() && j.expected.as_ref().is_some_and(|e| e.binding.is_known()));
                 Some(compared)
             })
             .collect();
         let is_known = |suspect: &Suspect| {
             // other pairs may load the links of a path, other than those beside which host memory was measured there
-            let beside = |i: &usize| beside.is_of_pair(values[*i].step);
+            let beside = |i: &usize| hosts.is_of_pair(values[*i].step);
             !by_verbs || !matches!(suspect.place, Place::Path(..)) || suspect.values.iter().all(beside)
         };
         found.extend(suspects(&values, run.nodes.len()).into_iter().filter(is_known).map(|suspect| {
@@ -154,7 +155,7 @@ pub(super) fn slow(
                 probe,
                 latency: probe == Probe::Latency,
                 gpus,
-                beside_host: suspect.values.iter().all(|i| beside.get(values[*i].step).is_some()),
+                beside_host: suspect.values.iter().all(|i| hosts.get(values[*i].step).is_some()),
                 left: suspect.left,
                 measured,
                 usual,
@@ -199,7 +200,8 @@ pub(super) fn slow(
 
 /// Parts of the later record that are slower than in the earlier one; `source` names the earlier one.
 pub(crate) fn slower_than(before: &NodesRun, after: &NodesRun, source: &str) -> Vec<Finding> {
-    slow(after, &with_earlier(before, after), None, source, &BTreeSet::new())
+    let steps: Vec<ComparedStep> = since(before, after).into_iter().map(|(step, _)| step).collect();
+    slow(after, &steps, None, source, &BTreeSet::new())
 }
 
 /// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
@@ -253,7 +255,7 @@ impl Key {
     }
 }
 
-fn finding(run: &NodesRun, joined: &[Joined], key: &Key, group: &[Slow], source: &str) -> Finding {
+fn finding(run: &NodesRun, joined: &[ComparedStep], key: &Key, group: &[Slow], source: &str) -> Finding {
     let late = group.iter().all(|slow| slow.latency);
     // by the same NICs host memory is as fast as ever; of more nodes than two a pair alone is no matter of its ends
     let only_gpus = group.iter().all(|slow| slow.gpus && slow.transport == Transport::Verbs && slow.beside_host)
@@ -356,12 +358,13 @@ const STAGED: &str =
     "with host memory, and directly, it is as fast as ever, so it is the GPU's copies to or from host memory";
 
 /// What to do about it.
-const LOOK_AT_COPIES: &str = "Look at the width of the GPU's link (`nvidia-smi -q`), at the NUMA node of the memory beside the NIC, and at \
-    the IOMMU (`iommu=pt`).";
+const LOOK_AT_COPIES: &str = "Move the GPU's card if its link is narrow (`nvidia-smi -q`), bind the NIC's memory to \
+     its own NUMA node, and boot with `iommu=pt`.";
 
 /// What to do about what lies between NICs and GPUs, on the nodes that have it.
-pub(super) const LOOK_BESIDE_GPU: &str = "look for peer traffic that is redirected or translated: clear ACS on the switches' ports, boot \
-    with `iommu=pt`, let the adapter write relaxed; then at the width of the GPU's link (`nvidia-smi -q`).";
+pub(super) const LOOK_BESIDE_GPU: &str = "clear ACS on the switches' ports, boot with `iommu=pt`, and let the \
+     adapter write relaxed: peer traffic that is redirected or translated is slow. If that does not help, read the \
+     width of the GPU's link (`nvidia-smi -q`).";
 
 /// What to do where GPU memory alone is slow, and what would confirm it.
 pub(super) fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {
@@ -392,7 +395,7 @@ enum Loopback {
 }
 
 /// Whether loopbacks of the part are slow, compared with those of others.
-fn loopback(joined: &[Joined], key: &Key) -> Loopback {
+fn loopback(joined: &[ComparedStep], key: &Key) -> Loopback {
     let is_of = |end: &End| match key {
         Key::Node(node, _) => end.node == *node,
         Key::Nic(node, nic, _) => end.node == *node && end.nic.as_ref() == Some(nic),
@@ -437,29 +440,38 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
     let name = |node: usize| host(run, node);
     match (key, loopback) {
         _ if late => (
-            "Compare settings of the node with those of others: CPU frequency and idle states, interrupt moderation, NUMA node of the \
-             process, and for a path its route through the network."
+            "Set the node as the others are: CPU frequency and idle states, interrupt moderation, NUMA node of the \
+             process. For a path, compare its route through the network."
                 .to_owned(),
             "`cpupower frequency-info`, `ethtool -c`, `traceroute`".to_owned(),
         ),
         (Key::Switch(name), _) => (
             format!(
-                "Look at the ports of {name}: speed, errors, and whether links up are down, so that others carry their load; \
-                 then its routing."
+                "Replace the cables of ports of {name} that run slowly or have errors, and bring links up that are \
+                 down, so that others carry their load. If its ports are sound, correct its routing."
             ),
             "counters of the switch, `ibdiagnet`".to_owned(),
         ),
         (Key::Node(node, _), Loopback::Slow | Loopback::Unknown) => (
-            format!("Run `peerlane check live` on {}: PCIe links, IOMMU, CPU clocks; and look for other jobs there.", name(*node)),
+            format!(
+                "Do what `peerlane check live` advises on {}: PCIe links, IOMMU, CPU clocks. If it names no \
+                 cause, end other jobs there.",
+                name(*node)
+            ),
             format!("`ssh {} peerlane check live`", name(*node)),
         ),
         (Key::Node(node, _), Loopback::Fast) => (
-            format!("Look at what the NICs of {} have in common in the network: leaf switch, its uplinks, rate limits.", name(*node)),
+            format!(
+                "Correct what the NICs of {} have in common in the network: leaf switch, its uplinks, rate \
+                 limits.",
+                name(*node)
+            ),
             "counters of the leaf switch; `ethtool -S`".to_owned(),
         ),
         (Key::Nic(node, nic, _), Loopback::Slow) => (
             format!(
-                "Compare the PCIe link and firmware of {nic} on {} with those of another node; reseat or replace the NIC.",
+                "Reseat or replace {nic} on {}. Before that, compare its PCIe link and firmware with those of \
+                 another node.",
                 name(*node)
             ),
             format!("`ssh {} lspci -vv`: LnkSta of {nic}; `mlxlink`", name(*node)),
@@ -473,8 +485,8 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
             };
             (
                 format!(
-                    "Check port speed and error counters of {nic} on {} and at the switch, then replace the cable, then try \
-                     another switch port.{one_way}",
+                    "Replace the cable of {nic} on {}, then try another switch port. Port speed and error counters, \
+                     here and at the switch, show which it is.{one_way}",
                     name(*node)
                 ),
                 format!("`ssh {} rdma statistic show link {nic}`, `perfquery`, `ethtool -S`", name(*node)),
@@ -482,15 +494,20 @@ fn advice(run: &NodesRun, key: &Key, late: bool, loopback: Loopback) -> (String,
         }
         (Key::Pair(a, b), _) if run.nodes.len() == 2 => (
             format!(
-                "Check port speed and error counters of the NICs of {} and {} and at the switch, then exchange the cables. A third \
-                 node in the run tells which end it is.",
+                "Exchange the cables between {} and {}. Port speed and error counters of their NICs and at the \
+                 switch show what is slow; a third node in the run shows which end it is.",
                 name(*a),
                 name(*b)
             ),
             "`perfquery`, `ethtool -S`, `rdma statistic show` on both hosts".to_owned(),
         ),
         (Key::Pair(a, b), _) => (
-            format!("Find the route between {} and {}: a link on it is slow, or shared with others.", name(*a), name(*b)),
+            format!(
+                "Replace or relieve the slow link on the route between {} and {}: the counters of the switches \
+                 on the way show it.",
+                name(*a),
+                name(*b)
+            ),
             "`ibtracert`, counters of the switches on the way".to_owned(),
         ),
     }

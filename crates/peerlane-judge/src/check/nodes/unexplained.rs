@@ -1,6 +1,6 @@
 //! Values between nodes that are worse than they may be, and that no finding explains.
 
-use super::Joined;
+use super::ComparedStep;
 use super::prelude::*;
 use crate::check::unexplained_value;
 use peerlane_measure::nodes::{NodesRun, Probe};
@@ -9,8 +9,8 @@ use peerlane_measure::nodes::{NodesRun, Probe};
 const LEAST: f64 = 0.8;
 
 /// One finding on all of them; the worst is named.
-pub(crate) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) -> Option<Finding> {
-    let is_named = |one: &Joined| {
+pub(crate) fn unexplained(run: &NodesRun, joined: &[ComparedStep], known: &[Finding]) -> Option<Finding> {
+    let is_named = |one: &ComparedStep| {
         let hosts: Vec<String> = one.cell.step.nodes().map(|node| host(run, node)).collect();
         let of_host = |name: &str| {
             hosts.iter().any(|own| name == own || name.split_once('/').is_some_and(|(host, _)| host == own))
@@ -21,11 +21,11 @@ pub(crate) fn unexplained(run: &NodesRun, joined: &[Joined], known: &[Finding]) 
         };
         known.iter().filter(explains).any(names)
     };
-    let is_worse = |one: &&Joined| {
+    let is_worse = |one: &&ComparedStep| {
         let step = &one.cell.step;
         one.is_off() && one.share().is_some_and(|share| share < LEAST) && !step.is_among_many() && !step.is_of_load()
     };
-    let all: Vec<&Joined> = joined.iter().filter(is_worse).filter(|one| !is_named(one)).collect();
+    let all: Vec<&ComparedStep> = joined.iter().filter(is_worse).filter(|one| !is_named(one)).collect();
     let worst = all.iter().min_by(|a, b| a.share().unwrap_or(1.0).total_cmp(&b.share().unwrap_or(1.0)))?;
     let step = &worst.cell.step;
     let late = step.probe == Probe::Latency;

@@ -1,7 +1,7 @@
 use super::super::{Lost, Method, Nic, Node, NodesRun, Samples, Wanted, looks_like_nodes_run};
 use super::*;
 use crate::measure::{Failure, Verdict};
-use crate::run::Estimate;
+use crate::run::{Estimate, Partial};
 use peerlane_machine::units::Seconds;
 
 /// Nodes at one switch; each round takes as long as it is said to.
@@ -163,7 +163,7 @@ fn records_come_back_whole_growing_and_cut() {
     let mut run = NodesRun::new("mock", "nodes", mock.nodes.clone(), plan.clone());
     let mut growing = run.header_line().unwrap();
     execute(&mut mock, &plan, Vec::new(), &mut |event| {
-        growing += &NodesRun::event_line(&event).unwrap();
+        growing += &Partial::event_line(&event).unwrap();
         run.apply(event);
         true
     });

@@ -1,7 +1,8 @@
 //! All-reduces of groups of nodes, which are between no two nodes.
 
 use peerlane::nodes::{Cell, NodesRun, drops};
-use peerlane::nodes_check::{Joined, quantity};
+use peerlane::nodes_check::quantity;
+use peerlane::site::ComparedStep;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -31,15 +32,15 @@ pub(super) struct GroupView {
 }
 
 /// All of them, small groups first; those that were measured to find a slow node come after those of their size.
-pub(super) fn groups(run: &NodesRun, joined: &[Joined]) -> Vec<GroupView> {
+pub(super) fn groups(run: &NodesRun, joined: &[ComparedStep]) -> Vec<GroupView> {
     let expected = |cell: &Cell| {
         let of = joined.iter().find(|one| std::ptr::eq(one.cell, cell))?;
         of.expected.as_ref().map(|expected| expected.value)
     };
     let drops = drops(&run.cells, &expected);
-    let mut all: Vec<&Joined> = joined.iter().filter(|one| one.cell.step.is_among_many()).collect();
+    let mut all: Vec<&ComparedStep> = joined.iter().filter(|one| one.cell.step.is_among_many()).collect();
     all.sort_by_key(|one| (one.cell.step.nodes().count(), one.cell.again));
-    let view = |one: &&Joined| {
+    let view = |one: &&ComparedStep| {
         let cell = one.cell;
         let why = || cell.flags.first().map_or_else(|| "no value".to_owned(), |flag| flag.detail.clone());
         let dropped = drops.iter().find(|drop| std::ptr::eq(drop.cell, cell));

@@ -14,7 +14,7 @@ pub use nodes::nodes_page;
 use std::collections::HashMap;
 
 use peerlane::action::Action;
-use peerlane::check::{Finding, Severity};
+use peerlane::check::Severity;
 use peerlane::fleet::{Fleet, Kind, Member, Outlier};
 use peerlane::matrix::Unit;
 use peerlane::subject::join;

@@ -9,8 +9,9 @@ use peerlane::action::Action;
 use peerlane::check::{Finding, Severity};
 use peerlane::matrix::Unit;
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
-use peerlane::nodes_check::{Joined, NodesCheck, OFF, quantity};
+use peerlane::nodes_check::{NodesCheck, quantity};
 use peerlane::run::FlagKind;
+use peerlane::site::{ComparedStep, Comparison, OFF};
 use peerlane::stats::Median;
 use peerlane::subject::{Subject, join};
 use schemars::JsonSchema;
@@ -111,7 +112,7 @@ fn kind(step: &Step) -> Kind {
 
 /// A cell with what it is compared with.
 struct Scored<'a> {
-    joined: &'a Joined<'a>,
+    joined: &'a ComparedStep<'a>,
     /// What it should be, or the median of its peers, if there is one.
     against: Option<f64>,
     /// The share of that, 0 of what failed; `None` where there is nothing to compare with.
@@ -119,27 +120,18 @@ struct Scored<'a> {
 }
 
 /// The page of a record.
-pub fn nodes_page(
-    run: &NodesRun,
-    joined: &[Joined],
-    check: &NodesCheck,
-    file: &str,
-) -> Result<String, serde_json::Error> {
+pub fn nodes_page(comparison: &Comparison, check: &NodesCheck, file: &str) -> Result<String, serde_json::Error> {
+    let run = comparison.run;
     let title = format!("{}: {}", run.name, count(run.nodes.len(), "node"));
     let report = Report::of_nodes(run, check);
-    let page = FleetPage::of_nodes(run, joined, check, &report, file);
+    let page = FleetPage::of_nodes(comparison, check, &report, file);
     fill(TEMPLATE, &title, &page, &markdown(&report))
 }
 
 impl FleetPage {
     /// Of a record between nodes.
-    pub(super) fn of_nodes(
-        run: &NodesRun,
-        joined: &[Joined],
-        check: &NodesCheck,
-        report: &Report,
-        file: &str,
-    ) -> FleetPage {
+    pub(super) fn of_nodes(comparison: &Comparison, check: &NodesCheck, report: &Report, file: &str) -> FleetPage {
+        let (run, joined) = (comparison.run, &*comparison.steps);
         let scored = scored(joined);
         let kinds: Vec<Kind> = {
             // what many nodes reach together is no value between two
@@ -198,14 +190,14 @@ impl FleetPage {
 }
 
 /// Each cell with its score: what is expected, or else the median of the same kind on the same NIC.
-fn scored<'a>(joined: &'a [Joined<'a>]) -> Vec<Scored<'a>> {
+fn scored<'a>(joined: &'a [ComparedStep<'a>]) -> Vec<Scored<'a>> {
     type Peers<'a> = (Kind, bool, Option<&'a str>);
-    fn peers<'a>(j: &Joined<'a>) -> Peers<'a> {
+    fn peers<'a>(j: &ComparedStep<'a>) -> Peers<'a> {
         let step = &j.cell.step;
         (kind(step), step.is_loopback(), step.from.nic.as_deref())
     }
     let mut all: BTreeMap<Peers, Vec<f64>> = BTreeMap::new();
-    let of_two = |one: &&Joined| !one.cell.step.is_among_many() && !one.cell.step.is_of_load();
+    let of_two = |one: &&ComparedStep| !one.cell.step.is_among_many() && !one.cell.step.is_of_load();
     for one in joined.iter().filter(of_two) {
         all.entry(peers(one)).or_default().extend(one.cell.value());
     }
@@ -214,7 +206,7 @@ fn scored<'a>(joined: &'a [Joined<'a>]) -> Vec<Scored<'a>> {
         .into_iter()
         .filter_map(|(key, values)| Some((key, Median::of(&values).filter(|_| values.len() > 1)?.value)))
         .collect();
-    let score = |one: &'a Joined<'a>| {
+    let score = |one: &'a ComparedStep<'a>| {
         let against = one.expected.as_ref().map(|e| e.value).or_else(|| medians.get(&peers(one)).copied());
         let failed = one.cell.value().is_none() && one.cell.flag(FlagKind::NotApplicable).is_none();
         let share = |value: f64, against: f64| {

@@ -32,6 +32,7 @@ fn outlier(machine: String) -> Outlier {
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
+            reset: false,
         },
         action: Action::Isolate,
         why: "Measured 312.9 GB/s; the model expects 392.4 GB/s, the median of its peers is 391.1 GB/s, and it had \
