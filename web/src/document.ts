@@ -346,7 +346,7 @@ unknown: string[]
 /**
  * The verdict.
  */
-verdict: ("healthy" | "limited" | "not-judged" | "fault")
+verdict: ("healthy" | "limited" | "not-judged" | "unexplained" | "fault")
 /**
  * Findings that the site accepts; they do not affect the verdict.
  */
@@ -639,6 +639,10 @@ measured: string
  * Names of all nodes that it is about, each once, in order.
  */
 nodes?: string[]
+/**
+ * Whether a reset of the GPU or the NIC repairs it.
+ */
+reset?: boolean
 /**
  * The rule: `narrow-link`.
  */
@@ -1027,6 +1031,10 @@ measured: string
  * Names of all nodes that it is about, each once, in order.
  */
 nodes?: string[]
+/**
+ * Whether a reset of the GPU or the NIC repairs it.
+ */
+reset?: boolean
 /**
  * The rule: `narrow-link`.
  */

@@ -13,7 +13,7 @@ use crate::finding::{Certainty, Finding, FindingKind, Severity};
 pub enum Verdict {
     /// States or values that could show a fault were judged, all that was planned was measured or read, and nothing is unexplained.
     Healthy,
-    /// It works as built, and the build or a setting costs something that was asked for.
+    /// It works as built, and the build or a setting costs something that was requested.
     Limited,
     /// Nothing was judged that could show a fault, or something that was planned is missing.
     NotJudged,

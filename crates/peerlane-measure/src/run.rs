@@ -126,9 +126,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Whether a rate or a time can be so: above 0 and finite.
+    /// Whether a rate or a time can be so: finite, and not below 0.
     pub fn is_possible(&self) -> bool {
-        self.value > 0.0 && self.value.is_finite()
+        self.value >= 0.0 && self.value.is_finite()
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum FailOn {
     /// A line or a value speaks of trouble, and nothing known explains it
     #[value(alias = "warning")]
     Unexplained,
-    /// The build or a setting costs something that was asked for
+    /// The build or a setting costs something that was requested
     #[value(alias = "info")]
     Limited,
     /// Nothing: always exit with 0 if check ran

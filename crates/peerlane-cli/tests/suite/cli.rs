@@ -39,7 +39,7 @@ fn check_shows_the_risers_and_what_to_do() {
 fn check_json_has_the_promised_shape() {
     let one = json(&["check", "7gforce", "--json"]);
     assert_eq!(one["schema"], "peerlane/check/2");
-    assert!(["healthy", "limited", "not-judged", "fault"].contains(&one["verdict"].as_str().unwrap()));
+    assert!(["healthy", "limited", "not-judged", "unexplained", "fault"].contains(&one["verdict"].as_str().unwrap()));
     assert!(one.get("machines").is_none());
     let finding = &one["findings"][0];
     for field in ["rule", "kind", "severity", "subjects", "summary", "expected", "measured", "evidence", "fix"] {

@@ -187,7 +187,7 @@ fn a_repaired_machine_is_resumed_after_as_many_passes() {
     assert!(line.starts_with("suspect (1 of 2): isolate GPU2") && status == 0 && ran.is_empty(), "{line}");
     let (_, status, ran) = call(&throttled, &[]);
     assert_eq!((status, ran.as_str()), (1, "drain "));
-    // what is not judged counts for nothing
+    // what is unknown counts for nothing
     call("h200x4-vm", &["--passive"]);
     assert_eq!(call("h200x4-vm", &[]).2, "drain ");
     assert_eq!(call("h200x4-vm", &[]).2, "drain resume ");
@@ -233,7 +233,7 @@ fn the_state_survives_kills_and_two_at_once() {
 fn json_has_the_line_and_the_record_can_be_checked() {
     let (throttled, record) = (planted("json", "h200x4-vm", THROTTLED), fresh("record.json"));
     let document = json(&["gate", &throttled, "--json", "-o", &record]);
-    assert_eq!((&document["schema"], &document["status"]), (&"peerlane/gate/1".into(), &"fault".into()));
+    assert_eq!((&document["schema"], &document["status"]), (&"peerlane/gate/2".into(), &"isolate".into()));
     assert!(document["line"].as_str().unwrap().starts_with("isolate GPU2"));
     assert!(document["repeated"].as_u64().unwrap() > 0 && document["seconds"].as_f64().unwrap() < 20.0);
     assert_eq!(document["findings"][0]["action"], "isolate");
@@ -244,7 +244,7 @@ fn json_has_the_line_and_the_record_can_be_checked() {
     let slow = "[[faults]]\nfrom = \"GPU2\"\nto = \"GPU3\"\nfactor = 0.91";
     let slower = planted("slower", "h200x4-vm", slow);
     let (line, _) = gated(&[&slower, "--baseline", &sound]);
-    assert!(line.starts_with("monitor ") && line.contains("worse than before"), "{line}");
+    assert!(line.starts_with("hold ") && line.contains("worse than before"), "{line}");
 }
 
 #[test]

@@ -382,7 +382,7 @@ mod tests {
             (found, crate::check::checked(&context).contains(&"collectives"))
         };
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 235.0, 8), (vec![], true));
-        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Error], true), "of 240 GB/s");
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Warning], true), "of 240 GB/s");
         assert_eq!(judged("NVIDIA H200", 243.0, 8), (vec![Warning], true), "0.51 of the links, 0.64 of their rings");
         assert_eq!(judged("NVIDIA H200", 360.0, 8), (vec![], true), "rings");
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![], false), "two may share four links");

@@ -131,6 +131,6 @@ mod tests {
         let of =
             |tool| raised([12.0, 12.1, 9.0, 9.1], tool).into_iter().map(|f| (f.kind, f.severity)).collect::<Vec<_>>();
         assert_eq!(of("bandwidthTest"), [(Measurement, Info)]);
-        assert_eq!(of(peerlane_measure::run::TOOL), [(Fault, Warning)]);
+        assert_eq!(of(peerlane_measure::run::TOOL), [(Fault, Error)]);
     }
 }

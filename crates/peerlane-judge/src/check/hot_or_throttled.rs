@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn heat_is_a_warning_and_hardware_that_throttles_an_error() {
+    fn heat_is_a_warning_and_slower_clocks_are_an_error() {
         let one = || "GPU1".to_owned();
         assert_eq!(found(|g| g.temperature = Some(87.0)), [(Warning, one())]);
         let slowed = found(|g| g.clock_event_reasons = vec!["HW Thermal Slowdown".to_owned()]);
         assert_eq!(slowed, [(Error, one())]);
         let by_driver = found(|g| g.clock_event_reasons = vec!["SW Thermal Slowdown".to_owned()]);
-        assert_eq!(by_driver, [(Warning, one())]);
+        assert_eq!(by_driver, [(Error, one())]);
         let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
         assert_eq!(capped, [(Info, one())]);
     }

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_kernels_report_is_given_with_the_port() {
         let found = with("3.0 x8", "3.0 x16");
-        assert_eq!((found.len(), found[0].severity, join(&found[0].subjects, " ")), (1, Warning, "mlx5_0".to_owned()));
+        assert_eq!((found.len(), found[0].severity, join(&found[0].subjects, " ")), (1, Error, "mlx5_0".to_owned()));
         assert!(found[0].measured.contains("0000:42:01.0"), "{}", found[0].measured);
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert!(found[0].summary.contains("may train up to 4.0 x16 under load"), "{}", found[0].summary);
         assert!(found[0].cost.is_none());
         let narrow = with("1.0 x8", "4.0 x16");
-        assert_eq!((narrow[0].severity, narrow[0].cost.as_ref().unwrap().share), (Warning, 0.5), "by its lanes");
+        assert_eq!((narrow[0].severity, narrow[0].cost.as_ref().unwrap().share), (Error, 0.5), "by its lanes");
         assert_eq!(with("4.0 x16", "4.0 x16"), vec![]);
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let nvme = ("0000:81:00.0", "3.0 x1", "4.0 x4");
         let found = reported(&[("0000:43:00.0", "3.0 x8", "3.0 x16"), nvme]);
         let reported: Vec<_> = found.iter().map(|f| (f.severity, join(&f.subjects, ""))).collect();
-        assert_eq!(reported, [(Warning, "mlx5_0".to_owned()), (Info, "0000:81:00.0".to_owned())]);
+        assert_eq!(reported, [(Error, "mlx5_0".to_owned()), (Info, "0000:81:00.0".to_owned())]);
         assert!(found[0].summary.contains("3.0 x8, although capable of 3.0 x16"), "{}", found[0].summary);
         assert!(found[1].summary.contains("3.0 x1, although capable of 4.0 x4"), "{}", found[1].summary);
     }

@@ -43,17 +43,17 @@ mod tests {
     use super::*;
     use peerlane_machine::fact::GpuFacts;
 
-    fn found(pending: Option<bool>, failed: Option<bool>) -> Vec<Severity> {
+    fn found(pending: Option<bool>, failed: Option<bool>) -> Vec<(Severity, bool)> {
         let mut machine = switched(2);
         let gpu = GpuFacts { index: Some(1), remap_pending: pending, remap_failed: failed, ..GpuFacts::default() };
         state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
-        findings(&machine, run).into_iter().map(|f| f.severity).collect()
+        findings(&machine, run).into_iter().map(|f| (f.severity, f.reset)).collect()
     }
 
     #[test]
-    fn waiting_is_a_warning_and_failing_an_error() {
-        assert_eq!(found(Some(true), Some(false)), [Warning]);
-        assert_eq!(found(Some(true), Some(true)), [Error]);
+    fn a_reset_repairs_what_is_pending() {
+        assert_eq!(found(Some(true), Some(false)), [(Error, true)]);
+        assert_eq!(found(Some(true), Some(true)), [(Error, false)]);
         assert_eq!((found(Some(false), Some(false)), found(None, None)), (vec![], vec![]));
     }
 }

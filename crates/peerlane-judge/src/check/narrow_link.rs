@@ -321,7 +321,7 @@ mod tests {
         let found = with_card(&risers());
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].summary, "GPU0–GPU5 run at PCIe 3.0 x1, but the slot allows x8");
-        assert_eq!((found[0].kind, found[0].severity), (Fault, Warning));
+        assert_eq!((found[0].kind, found[0].severity), (Fault, Error));
         assert_eq!(found[0].subjects.len(), 6);
         assert_eq!(found[0].evidence, ["a document"]);
         assert_eq!(found[1].subjects, ["GPU6"]);
@@ -334,7 +334,7 @@ mod tests {
         let mut machine = risers();
         machine.slots[6].wired = 16;
         let found = with_card(&machine);
-        assert_eq!((found[1].kind, found[1].severity), (Fault, Warning));
+        assert_eq!((found[1].kind, found[1].severity), (Fault, Error));
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         with_link(&mut machine, "GPU0", pcie("1.0 x4", "3.0 x16"));
         machine.matrices.push(matrix(&[&[0.0, 0.7], &[0.7, 0.0]]));
         let found = findings(&machine, run);
-        assert_eq!((found[0].severity, found[0].cost.map(|c| c.share)), (Warning, Some(0.75)));
+        assert_eq!((found[0].severity, found[0].cost.map(|c| c.share)), (Error, Some(0.75)));
         assert_eq!(found[0].summary, "GPU0 runs at PCIe x4, but both ends allow x16");
     }
 

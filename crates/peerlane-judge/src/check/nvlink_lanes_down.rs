@@ -153,7 +153,7 @@ fn fewer_in_classes(view: &View, gpus: &[NodeId], reported: &[Raised]) -> Vec<Ra
 
 /// What findings on GPUs with fewer links share.
 fn fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), certainty: Certainty) -> Raised {
-    RULE.raise(Fault, if now == 0 { Error } else { Warning }, certainty)
+    RULE.raise(Fault, Warning, certainty)
         .fix(
             "Reset the GPU (`nvidia-smi -r`), or restart the machine and the fabric manager. If the same links stay \
              down, have the part serviced: on one GPU its module or bridge, on several GPUs an NVSwitch.",
@@ -282,9 +282,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_off_the_nvswitch_is_an_error_and_fewer_bricks_a_warning() {
+    fn a_gpu_off_the_nvswitch_or_with_fewer_bricks_is_a_fault() {
         assert_eq!(short(&joined(&[18, 18, 0, 18])), [(Error, "GPU2".to_owned())]);
-        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Warning, "GPU2".to_owned())]);
+        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Error, "GPU2".to_owned())]);
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
     fn listed_ports_are_compared_among_peers() {
         let mut machine = switched(3);
         listed(&mut machine, &[4, 3, 4]);
-        assert_eq!(short(&machine), [(Warning, "GPU1".to_owned())]);
+        assert_eq!(short(&machine), [(Error, "GPU1".to_owned())]);
         let mut unbridged = switched(2);
         listed(&mut unbridged, &[0, 0]);
         assert!(short(&unbridged).is_empty(), "cards without a bridge");

@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(found[0].subjects, ["GPU0-GPU2"]);
         refuse(&mut machine, "GPU2", "GPU0", P2pStatus::GpuNotSupported);
         let found = findings(&machine, run);
-        assert_eq!((found[0].kind, found[0].severity), (Design, Error));
+        assert_eq!((found[0].kind, found[0].severity), (Design, Warning));
     }
 
     #[test]

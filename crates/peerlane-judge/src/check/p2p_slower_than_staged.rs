@@ -396,7 +396,7 @@ mod tests {
             found.iter().map(|f| (f.kind, f.severity, f.measured.contains("1.80 µs"))).collect::<Vec<_>>()
         };
         assert_eq!(found(true, 0.9), [(Fault, Error, true)]);
-        assert_eq!(found(false, 0.9), [(Fault, Error, true)], "a path that is unknown");
+        assert_eq!(found(false, 0.9), [(Fault, Warning, true)], "a path that is unknown");
         assert_eq!(found(true, 12.0)[0].0, Design, "a root complex that splits packets");
     }
 

@@ -220,9 +220,9 @@ mod tests {
     fn down_among_others_and_slow_among_its_like() {
         let (up, ib) = (port("mlx5_0", "active", 400.0, "infiniband"), "infiniband");
         let of = |severity, name: &str| vec![(severity, name.to_owned())];
-        assert_eq!(found(&[up.clone(), port("mlx5_1", "down", 10.0, ib)]), of(Warning, "mlx5_1"));
-        assert_eq!(found(&[up.clone(), port("mlx5_1", "active", 200.0, ib)]), of(Warning, "mlx5_1"));
-        assert_eq!(found(&[up.clone(), port("mlx5_1", "initializing", 400.0, ib)]), of(Warning, "mlx5_1"));
+        assert_eq!(found(&[up.clone(), port("mlx5_1", "down", 10.0, ib)]), of(Error, "mlx5_1"));
+        assert_eq!(found(&[up.clone(), port("mlx5_1", "active", 200.0, ib)]), of(Error, "mlx5_1"));
+        assert_eq!(found(&[up.clone(), port("mlx5_1", "initializing", 400.0, ib)]), of(Error, "mlx5_1"));
         assert_eq!(found(&[up.clone(), up]), []);
     }
 
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(spare.summary, "mlx4_0/2: the port is down");
         }
         let lost = second(Some(868), Some(334));
-        assert_eq!((lost.severity, lost.kind), (Warning, Fault));
+        assert_eq!((lost.severity, lost.kind), (Error, Fault));
         assert!(lost.summary.starts_with("mlx4_0/2: the port is down (polling)"), "{}", lost.summary);
         assert_eq!(second(None, None).kind, Fault, "unknown");
     }

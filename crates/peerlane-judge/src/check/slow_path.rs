@@ -463,7 +463,7 @@ mod tests {
         machine.matrices.push(matrix(&[&[0.0, 12.9, 0.75], &[12.9, 0.0, 0.75], &[0.75, 0.75, 0.0]]));
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
-        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Warning));
+        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Error));
         assert!(found[0].summary.ends_with("0.75 GB/s is the rate of PCIe 3.0 x1"), "{}", found[0].summary);
         assert!(found[0].expected.contains("the switch"));
     }
@@ -495,7 +495,7 @@ mod tests {
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].subjects, ["GPU0-GPU1", "GPU2-GPU3"]);
-        assert_eq!(found[0].severity, Warning);
+        assert_eq!(found[0].severity, Error);
     }
 
     #[test]

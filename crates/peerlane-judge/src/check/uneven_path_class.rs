@@ -280,7 +280,7 @@ mod tests {
             findings(&machine, run).into_iter().map(|f| (f.kind, f.severity, f.certainty)).collect::<Vec<_>>()
         };
         let ours = peerlane_measure::run::TOOL;
-        assert_eq!(of(ours, 17.4), [(Fault, Warning, Likely)]);
+        assert_eq!(of(ours, 17.4), [(Fault, Error, Likely)]);
         assert_eq!(of(ours, 18.6), [(Measurement, Info, Possible)]);
         assert_eq!(of("p2pBandwidthLatencyTest", 17.4), [(Measurement, Info, Possible)]);
     }

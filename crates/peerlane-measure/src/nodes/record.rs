@@ -78,7 +78,8 @@ impl Cell {
 
     /// Its value, unless a flag makes it worthless.
     pub fn value(&self) -> Option<f64> {
-        let usable = |e: &Estimate| e.is_possible() && !self.flags.iter().any(|flag| flag.kind.voids());
+        let usable =
+            |e: &Estimate| e.is_possible() && e.value > 0.0 && !self.flags.iter().any(|flag| flag.kind.voids());
         self.estimate.filter(usable).map(|e| e.value)
     }
 

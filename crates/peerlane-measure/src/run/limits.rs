@@ -103,7 +103,7 @@ impl<'m> Limits<'m> {
     fn excess(&self, cell: &Cell) -> Option<String> {
         let estimate = cell.estimate?;
         let value = estimate.value;
-        if !estimate.is_possible() && cell.unit.time(1.0).is_none() {
+        if !(estimate.is_possible() && value > 0.0) && cell.unit.time(1.0).is_none() {
             return Some(format!("{value} {} is no measurement: the record or the clock is wrong", cell.unit.name()));
         }
         let why = "the library did not do the work, or the clock is wrong";

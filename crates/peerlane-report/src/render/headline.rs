@@ -32,7 +32,7 @@ impl Headline {
         let cause = match first {
             Some(finding) => format!("{}{}", finding.summary, rates(finding)),
             None if checked.verdict == Verdict::NotJudged => not_judged(checked),
-            None => format!("{}; {}", counts(&checked.findings), judged(checked)),
+            None => format!("{}; {}", counts(&checked.findings), what_was_checked(checked)),
         };
         let fix = first.map(|finding| finding.fix.clone()).filter(|fix| !fix.is_empty()).map(|fix| ("fix", fix));
         let commands: Vec<String> = checked.next.iter().map(|command| format!("`{command}`")).collect();
@@ -89,19 +89,19 @@ fn first(checked: &MachineCheck) -> Option<&Finding> {
     checked.findings.iter().find(|finding| finding.contributes() == Some(checked.verdict))
 }
 
-/// What was judged, and what was not: `judged: link widths; not judged: rates`.
-fn judged(checked: &MachineCheck) -> String {
+/// What was judged, and what was not: `checked: link widths; not checked: rates`.
+fn what_was_checked(checked: &MachineCheck) -> String {
     let list = |label: &str, all: &[&str]| (!all.is_empty()).then(|| format!("{label}: {}", all.join(", ")));
-    let both = [list("judged", &checked.checked), list("not judged", &checked.unchecked)];
+    let both = [list("checked", &checked.checked), list("not checked", &checked.unchecked)];
     both.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Why there is no verdict.
 pub(crate) fn not_judged(checked: &MachineCheck) -> String {
     match &checked.missing {
-        Some(missing) => format!("{missing}; {}", judged(checked)),
+        Some(missing) => format!("{missing}; {}", what_was_checked(checked)),
         None if checked.checked.contains(&TOPOLOGY) => "no fault in the topology; nothing measured".to_owned(),
-        None => format!("nothing given could show a fault; {}", judged(checked)),
+        None => format!("nothing given could show a fault; {}", what_was_checked(checked)),
     }
 }
 

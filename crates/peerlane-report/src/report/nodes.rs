@@ -21,11 +21,11 @@ pub(super) fn headline(run: &NodesRun, check: &NodesCheck) -> Headline {
     let first = check.findings.iter().find(|finding| finding.contributes() == Some(check.verdict));
     let cause = match (first, &check.missing) {
         (Some(finding), _) => format!("{}{}", finding.summary, rates(finding)),
-        (None, Some(missing)) => format!("{missing}; judged: {}", check.checked.join(", ")),
+        (None, Some(missing)) => format!("{missing}; checked: {}", check.checked.join(", ")),
         (None, None) if check.checked.is_empty() => {
             "two nodes have no peers, and nothing states what their network should carry".to_owned()
         }
-        (None, None) => format!("{}; judged: {}", findings::counts(&check.findings), check.checked.join(", ")),
+        (None, None) => format!("{}; checked: {}", findings::counts(&check.findings), check.checked.join(", ")),
     };
     let step = first.map(|finding| ("fix", finding.fix.clone()));
     Headline { machine: who(run), verdict: check.verdict, cause, step }

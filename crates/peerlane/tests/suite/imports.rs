@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates from the lowest to the highest, each with its modules from the lowest to the highest.
-const ORDER: [(&str, &str); 10] = [
+const ORDER: [(&str, &str); 11] = [
     (
         "peerlane-machine",
         "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",

@@ -1,6 +1,5 @@
 //! Values between nodes that are worse than they may be, and that no finding explains.
 
-use super::ComparedStep;
 use super::prelude::*;
 use crate::check::unexplained_value;
 use peerlane_measure::nodes::{NodesRun, Probe};
