@@ -31,7 +31,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use args::{Cli, Color};
 use console::say;
 use peerlane::one_line::{escaped, is_hidden};
-use peerlane_report::{formats, html, render};
+use peerlane_report::{formats, render};
 use printable::Filter;
 
 /// The outcome of a command that ran.

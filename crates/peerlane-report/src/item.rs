@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use peerlane::action::Action;
 use peerlane::check::Finding;
 use peerlane::fleet::Outlier;
 use peerlane::subject::join;
@@ -12,20 +11,8 @@ use peerlane::subject::join;
 pub struct Item<'a> {
     /// What was found.
     pub finding: Cow<'a, Finding>,
-    /// Whose it is, in a fleet.
-    of: Option<Member<'a>>,
-}
-
-/// The machine, or the record between nodes, that a finding of a fleet is about.
-#[derive(Clone, Copy)]
-struct Member<'a> {
-    name: &'a str,
-    action: Action,
-    repeats: usize,
-    /// What was measured, against all that it is compared with.
-    why: &'a str,
-    /// The newest record.
-    file: &'a str,
+    /// The outlier that it is, in a fleet.
+    of: Option<&'a Outlier>,
 }
 
 impl<'a> Item<'a> {
@@ -36,14 +23,12 @@ impl<'a> Item<'a> {
 
     /// An outlier of a fleet.
     pub(crate) fn of_outlier(outlier: &'a Outlier) -> Self {
-        let Outlier { machine, finding, action, why, repeats, file, .. } = outlier;
-        let of = Member { name: machine, action: *action, repeats: *repeats, why, file };
-        Item { finding: Cow::Borrowed(finding), of: Some(of) }
+        Item { finding: Cow::Borrowed(&outlier.finding), of: Some(outlier) }
     }
 
     /// The machine's name, in a fleet.
     pub(crate) fn machine(&self) -> Option<&'a str> {
-        self.of.map(|of| of.name)
+        self.of.map(|of| of.machine.as_str())
     }
 
     /// The subjects, separated by commas.
@@ -53,16 +38,16 @@ impl<'a> Item<'a> {
 
     /// What it is, in one sentence; in a fleet with the machine and what to do with it: `node4 GPU2: isolate: …`.
     pub(crate) fn sentence(&self) -> String {
-        let Some(Member { name, action, .. }) = self.of else { return self.finding.summary.clone() };
+        let Some(Outlier { machine, action, .. }) = self.of else { return self.finding.summary.clone() };
         let subjects = self.subjects();
-        let part = if subjects.is_empty() || subjects == name { String::new() } else { format!(" {subjects}") };
-        format!("{name}{part}: {action}: {}", self.finding.summary)
+        let part = if subjects.is_empty() || subjects == *machine { String::new() } else { format!(" {subjects}") };
+        format!("{machine}{part}: {action}: {}", self.finding.summary)
     }
 
     /// It with its figures in one line, in a fleet: `isolate: node4 GPU2 [slow-path]: …`.
     pub(crate) fn line(&self) -> String {
         let Finding { rule, summary, .. } = &*self.finding;
-        let of = self.of.map_or_else(String::new, |of| format!("{}: {} ", of.action, of.name));
+        let of = self.of.map_or_else(String::new, |of| format!("{}: {} ", of.action, of.machine));
         format!("{of}{} [{rule}]: {summary}; {}", self.subjects(), self.measured())
     }
 
@@ -84,7 +69,7 @@ impl<'a> Item<'a> {
 
     /// What was measured; in a fleet with all that it is compared with.
     pub(crate) fn measured(&self) -> &str {
-        self.of.map_or(&self.finding.measured, |of| of.why)
+        self.of.map_or(&self.finding.measured, |of| &of.why)
     }
 
     /// What should be; in a fleet that is part of what was measured.
@@ -94,7 +79,7 @@ impl<'a> Item<'a> {
 
     /// Where it was found.
     pub(crate) fn evidence(&self) -> String {
-        self.of.map_or_else(|| self.finding.evidence.join("; "), |of| of.file.to_owned())
+        self.of.map_or_else(|| self.finding.evidence.join("; "), |of| of.file.clone())
     }
 
     /// All that a ticket needs to know of it, in order: a label and its text, which may be empty.

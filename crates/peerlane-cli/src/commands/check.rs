@@ -18,7 +18,6 @@ use crate::measuring::machines;
 use crate::pages::{can_write_page, write_document};
 use crate::progress::Bar;
 use crate::site::Site;
-use crate::target::Loaded;
 use crate::target::nodes::Record;
 use crate::{Failure, Outcome, fleet};
 
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         checked
     });
     let checks: Vec<MachineCheck> = judged.collect();
-    let reports = reports(&loaded, &comparisons, &checks);
+    let reports = Report::of_machines(&loaded.cases, &comparisons, &checks);
     // a result that cannot be written is still shown
     let written = args.judgement.html.as_ref().map_or(Ok(()), |file| write_document(file, &html::document(&reports)));
     let line = Line::from(args.judgement.fail_on);
@@ -76,16 +75,6 @@ pub(super) fn say_missing(name: &str, missing: Option<&str>) {
     if let Some(missing) = missing {
         crate::console::say(&format!("{name}: {missing}; 'peerlane measure' with --resume measures them"));
     }
-}
-
-/// A report of each machine.
-pub(super) fn reports<'a>(
-    loaded: &'a Loaded,
-    comparisons: &'a [Comparison<'a>],
-    checks: &'a [MachineCheck],
-) -> Vec<Report<'a>> {
-    let all = loaded.cases.iter().zip(comparisons).zip(checks);
-    all.map(|((case, comparison), checked)| Report::of_machine(case, comparison, checked)).collect()
 }
 
 /// Compares three or more records as a fleet.

@@ -10,7 +10,7 @@ use peerlane::compare::{Subject, compare};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
-use peerlane_report::Report;
+use peerlane_report::{Report, html};
 
 use crate::args::CompareArgs;
 use crate::formats::json;
@@ -19,7 +19,7 @@ use crate::render::designs;
 use crate::site::Site;
 use crate::target::nodes::Record;
 use crate::target::{changed, known_names, load};
-use crate::{Failure, Outcome, html};
+use crate::{Failure, Outcome};
 
 /// Suffix of the name of a changed design.
 const CHANGED: &str = " (what if)";
@@ -58,13 +58,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
         let judged = compared.iter().zip(&comparisons).map(|((_, case), comparison)| site.judge(case, comparison));
         let checks = judged.collect::<Vec<MachineCheck>>();
-        let judged = compared
-            .iter()
-            .zip(&comparisons)
-            .zip(&checks)
-            .map(|(((_, case), comparison), checked)| Report::of_machine(case, comparison, checked));
-        let judged: Vec<Report> = judged.collect();
-        write_document(file, &html::compared(&judged, &document))?;
+        let reports = Report::of_machines(compared.iter().map(|(_, case)| case), &comparisons, &checks);
+        write_document(file, &html::compared(&reports, &document))?;
     }
     if args.detail.json {
         json(out, &document)?;

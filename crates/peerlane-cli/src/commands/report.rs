@@ -7,9 +7,8 @@ use std::path::Path;
 
 use peerlane::comparison::Comparison;
 use peerlane::one_line::shown;
-use peerlane_report::html;
+use peerlane_report::{Report, html};
 
-use super::check::reports;
 use crate::args::ReportArgs;
 use crate::measuring::machines;
 use crate::pages::{can_write_page, write_document};
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let site = Site::read(None)?;
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| site.judge(case, comparison));
     let checks = judged.collect::<Vec<_>>();
-    write_document(&args.output, &html::document(&reports(&loaded, &comparisons, &checks)))?;
+    write_document(&args.output, &html::document(&Report::of_machines(&loaded.cases, &comparisons, &checks)))?;
     if args.output != Path::new("-") {
         crate::console::note(&format!("wrote {}", shown(&args.output)));
     }

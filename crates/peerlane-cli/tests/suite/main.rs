@@ -21,6 +21,7 @@ mod docs;
 mod documents;
 mod examples;
 mod explain_rdma;
+mod facts;
 mod files;
 mod fleet;
 mod foreign;

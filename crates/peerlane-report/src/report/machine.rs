@@ -1,7 +1,6 @@
 //! What a report shows of one machine.
 
 use peerlane::case::Case;
-use peerlane::check::{Scope, rule_ids};
 use peerlane::comparison::{Comparison, Metric};
 use peerlane::export::json::MachineCheck;
 use peerlane::matrix::{Direction, Engine, Operation};
@@ -43,18 +42,14 @@ fn table(title: &'static str, folded: bool, sections: &[Section]) -> Table {
     }
 }
 
-/// The rules that look at a machine.
-pub(super) fn rules() -> Vec<&'static str> {
-    rule_ids(Scope::Machine).collect()
-}
-
 /// A case for each finding, and one for each rule without a finding.
 pub(super) fn suites<'r, 'a>(
     name: &str,
-    mut rules: Vec<&'r str>,
+    rules: impl Iterator<Item = &'static str>,
     items: &'r [Item<'a>],
     headline: Option<&Headline>,
 ) -> Vec<Suite<'r, 'a>> {
+    let mut rules: Vec<&str> = rules.collect();
     // findings of unlisted rules must not be lost
     for item in items {
         if !rules.contains(&item.finding.rule.as_str()) {

@@ -7,6 +7,7 @@ mod machine;
 mod nodes;
 
 use peerlane::case::Case;
+use peerlane::check::{Scope, rule_ids};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::Fleet;
@@ -87,6 +88,16 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// Machines, each with its comparison and its verdict.
+    pub fn of_machines(
+        cases: impl IntoIterator<Item = &'a Case>,
+        comparisons: &'a [Comparison<'a>],
+        checks: &'a [MachineCheck],
+    ) -> Vec<Self> {
+        let all = cases.into_iter().zip(comparisons).zip(checks);
+        all.map(|((case, comparison), checked)| Report::of_machine(case, comparison, checked)).collect()
+    }
+
     /// Nodes that measured each other.
     pub fn of_nodes(run: &'a NodesRun, judged: &'a NodesCheck) -> Self {
         let headline = nodes::headline(run, judged);
@@ -131,10 +142,10 @@ impl<'a> Report<'a> {
     pub(crate) fn suites(&self) -> Vec<Suite<'_, 'a>> {
         match self.subject {
             Subject::Machine(_, _, checked) => {
-                machine::suites(&checked.name, machine::rules(), &self.items, self.headline.as_ref())
+                machine::suites(&checked.name, rule_ids(Scope::Machine), &self.items, self.headline.as_ref())
             }
             Subject::Nodes(_, judged) => {
-                machine::suites(&judged.name, nodes::rules(), &self.items, self.headline.as_ref())
+                machine::suites(&judged.name, rule_ids(Scope::Nodes), &self.items, self.headline.as_ref())
             }
             Subject::Fleet(fleet) => fleet::suites(fleet, &self.items),
         }

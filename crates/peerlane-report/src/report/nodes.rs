@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerlane::check::{Scope, rule_ids};
 use peerlane::nodes::{NodesRun, Probe};
 use peerlane::nodes_check::{NodesCheck, Pair, SamePairs};
 use peerlane::stats::Median;
@@ -58,11 +57,6 @@ pub(super) fn blocks(run: &NodesRun, judged: &NodesCheck, most: usize, verbose: 
     blocks.extend(judged.same_pairs.as_ref().map(by_verbs).map(Block::Sentence));
     blocks.push(Block::Sentence(summary(run, judged)));
     blocks
-}
-
-/// The rules that look at nodes.
-pub(super) fn rules() -> Vec<&'static str> {
-    rule_ids(Scope::Nodes).collect()
 }
 
 /// How adapters get at the memory of the GPUs beside them, in one line: `GPU memory by verbs: 30 NICs as dmabuf, 2 not at all.`

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use peerlane::action::Action;
 use peerlane::check::Severity;
-use peerlane::fleet::{Fleet, Kind, Member, Outlier};
+use peerlane::fleet::{Fleet, Kind, Member, Outlier, Shared, Unread};
 use peerlane::matrix::Unit;
 use peerlane::subject::join;
 use schemars::JsonSchema;
@@ -108,7 +108,7 @@ pub(super) struct FleetPage {
     /// How records were matched to machines where that was not plain.
     notes: Vec<String>,
     /// Files that could not be read.
-    unread: Vec<UnreadView>,
+    unread: Vec<Unread>,
     /// Files that could not be read, and are not listed.
     unread_left_out: usize,
 }
@@ -121,18 +121,7 @@ struct KindView {
     /// Whether there are enough to compare them with each other.
     compared: bool,
     /// What the rules find on nearly all of them.
-    shared: Vec<SharedView>,
-}
-
-/// A finding that most machines of a kind have.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct SharedView {
-    /// The rule.
-    rule: String,
-    /// What it finds on one of them.
-    summary: String,
-    /// How many have it.
-    machines: usize,
+    shared: Vec<Shared>,
 }
 
 /// A test: a column of the heat map.
@@ -232,15 +221,6 @@ struct OutlierView {
     file: String,
 }
 
-/// A file that could not be read.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-struct UnreadView {
-    /// Its name.
-    name: String,
-    /// Why.
-    why: String,
-}
-
 impl FleetPage {
     fn of(fleet: &Fleet) -> FleetPage {
         let at: HashMap<&str, usize> = fleet.machines.iter().enumerate().map(|(at, m)| (m.name.as_str(), at)).collect();
@@ -259,7 +239,6 @@ impl FleetPage {
                 None => false,
             })
             .collect();
-        let unread = fleet.unread.iter().take(MOST_UNREAD);
         FleetPage {
             schema: SCHEMA,
             peerlane: env!("CARGO_PKG_VERSION"),
@@ -272,7 +251,7 @@ impl FleetPage {
             outliers,
             waived: fleet.waived,
             notes: fleet.notes.clone(),
-            unread: unread.map(|of| UnreadView { name: of.name.clone(), why: of.why.clone() }).collect(),
+            unread: fleet.unread.iter().take(MOST_UNREAD).cloned().collect(),
             unread_left_out: fleet.unread.len().saturating_sub(MOST_UNREAD),
         }
     }
@@ -289,13 +268,10 @@ fn kinds(all: &[Kind]) -> Vec<KindView> {
     let view = |kind: &Kind| {
         let name = name(kind);
         let alone = times.get(&name) == Some(&1);
-        let shared = kind.shared.iter();
         KindView {
             name: if alone { name } else { format!("{name}, like {}", kind.example) },
             compared: kind.compared,
-            shared: shared
-                .map(|of| SharedView { rule: of.rule.clone(), summary: of.summary.clone(), machines: of.machines })
-                .collect(),
+            shared: kind.shared.clone(),
         }
     };
     all.iter().map(view).collect()

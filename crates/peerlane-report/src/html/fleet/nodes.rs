@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use peerlane::action::Action;
 use peerlane::check::{Finding, Severity};
+use peerlane::fleet::{Figures, Outlier};
 use peerlane::matrix::Unit;
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
 use peerlane::nodes_check::{NodesCheck, quantity};
 use peerlane::run::FlagKind;
 use peerlane::site::{ComparedStep, Comparison, OFF};
 use peerlane::stats::Median;
-use peerlane::subject::{Subject, join};
+use peerlane::subject::Subject;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -398,37 +399,27 @@ fn finding(run: &NodesRun, of: &Finding, file: &str) -> OutlierView {
         _ => (None, None),
     };
     // what is lost of what should be, and its share, give both
-    let values = of.cost.filter(|cost| cost.share > 0.0).map(|cost| {
+    let worst = of.cost.filter(|cost| cost.share > 0.0).map(|cost| {
         let all = cost.lost / cost.share;
         // a latency is longer by what is lost
         let (measured, expected) =
             if cost.unit == Unit::Microseconds { (all, all - cost.lost) } else { (all - cost.lost, all) };
-        (cost.unit, measured, expected)
+        Figures { measured, expected: Some(expected), peers: None, before: None, unit: cost.unit }
     });
     let ended = |text: &str| if text.ends_with('.') { text.to_owned() } else { format!("{text}.") };
     let mut why = format!("Measured: {}", ended(&of.measured));
     if !of.expected.is_empty() {
         why.push_str(&format!(" Expected: {}", ended(&of.expected)));
     }
-    OutlierView {
-        machine,
-        other,
-        part: join(&of.subjects, ", "),
-        rule: of.rule.clone(),
-        severity: of.severity,
-        action: if of.severity == Severity::Info { Action::Monitor } else { Action::of(of) },
-        summary: of.summary.clone(),
-        why,
-        fix: if of.confirm.is_empty() { of.fix.clone() } else { format!("{} To confirm: {}.", of.fix, of.confirm) },
-        unit: values.map(|(unit, ..)| unit),
-        measured: values.map(|(_, measured, _)| measured),
-        expected: values.map(|(.., expected)| expected),
-        peers: None,
-        before: None,
-        repeats: 1,
-        test: None,
-        file: file.to_owned(),
+    let mut finding = of.clone();
+    if !of.confirm.is_empty() {
+        finding.fix = format!("{} To confirm: {}.", of.fix, of.confirm);
     }
+    let action = if of.severity == Severity::Info { Action::Monitor } else { Action::of(of) };
+    let (name, file, loss) = (String::new(), file.to_owned(), of.cost.map_or(0.0, |cost| cost.share));
+    let outlier =
+        Outlier { machine: name, finding, action, why, worst, loss, numbers: 0, repeats: 1, test: None, file };
+    OutlierView { other, ..OutlierView::of(&outlier, machine) }
 }
 
 /// What values of a kind there are.
