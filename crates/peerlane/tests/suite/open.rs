@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use peerlane::check::Settings;
-use peerlane::verdict::Verdict;
 use peerlane::simulate::workload::Workload;
 use peerlane::target::TargetKind;
 use peerlane::units::Bytes;
+use peerlane::verdict::Verdict;
 
 const TOPO: &str = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n";
 
