@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::{env, fs, io};
 
+#[expect(clippy::disallowed_methods, reason = "lists folders of the source")]
 fn main() -> io::Result<()> {
     let package = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
     let out = env::var("OUT_DIR").map_err(io::Error::other)?;

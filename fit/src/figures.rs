@@ -1,12 +1,12 @@
 //! The machines whose figures the model is fitted to.
 
 use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::accuracy::{Figure, figures_of};
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_system, system, system_names};
+use peerlane::input_file::{self, Folder, Kind};
 
 /// A machine with its figures.
 pub(crate) struct Measured {
@@ -48,7 +48,7 @@ pub(crate) fn read(folders: &[PathBuf]) -> Result<Vec<Measured>, Box<dyn Error>>
     }
     for folder in folders {
         for file in files(folder)? {
-            let text = fs::read_to_string(&file).map_err(|e| format!("{file:?}: {e}"))?;
+            let text = input_file::text(&file, Kind::Design)?;
             let name = file.file_stem().unwrap_or_default().to_string_lossy();
             all.push(Measured::new(Case::from(read_system(&text, &name)?), false));
         }
@@ -57,11 +57,8 @@ pub(crate) fn read(folders: &[PathBuf]) -> Result<Vec<Measured>, Box<dyn Error>>
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{folder:?}: {e}"))?;
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
-    files.retain(|file| file.extension().is_some_and(|e| e == "toml"));
-    files.sort();
-    Ok(files)
+    let files = Folder::of(folder)?.entries(folder)?.into_iter().map(|entry| entry.path);
+    Ok(files.filter(|file| file.extension().is_some_and(|e| e == "toml")).collect())
 }
 
 #[cfg(test)]

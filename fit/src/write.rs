@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use peerlane::catalogue::Parts;
+use peerlane::input_file::{self, Kind};
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
 use crate::figures::Measured;
@@ -32,7 +33,7 @@ pub(crate) fn write(
     let mut files: BTreeMap<String, DocumentMut> = BTreeMap::new();
     for part in base.iter() {
         let file = folder.join(format!("{}.toml", part.name));
-        let mut document: DocumentMut = fs::read_to_string(&file).map_err(|e| format!("{file:?}: {e}"))?.parse()?;
+        let mut document: DocumentMut = input_file::text(&file, Kind::Design)?.parse()?;
         if let Some(constants) = document.get_mut("constants").and_then(Item::as_table_mut) {
             let old: Vec<String> = constants
                 .iter()

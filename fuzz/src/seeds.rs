@@ -1,7 +1,8 @@
 //! Inputs to begin with: those kept in `seeds/`, and the project's own captures, systems and clusters.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use peerlane::input_file::{self, Kind};
 
 /// An input, and where it stands.
 pub struct Seed {
@@ -30,11 +31,9 @@ pub fn of(target: &crate::Target) -> Vec<Seed> {
 }
 
 fn below(folder: &Path, all: &mut Vec<Seed>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in paths {
-        match fs::read(&path) {
+    for name in input_file::names(folder) {
+        let path = folder.join(name);
+        match input_file::read(&path, Kind::Source) {
             Ok(data) => all.push(Seed { path, data }),
             Err(_) => below(&path, all),
         }

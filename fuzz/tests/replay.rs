@@ -1,6 +1,6 @@
 //! Every target on its seeds and on small damage to them, with the stable toolchain and without libFuzzer.
 
-#![allow(clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::expect_used, clippy::panic, clippy::disallowed_methods, missing_docs)]
 
 use std::fs;
 use std::path::Path;

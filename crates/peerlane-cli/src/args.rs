@@ -455,6 +455,25 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// `tests/suite/doors.rs` gives each of them what is no file.
+    #[test]
+    fn the_table_of_doors_has_every_argument_that_names_a_file() {
+        let kinds = [clap::value_parser!(PathBuf).type_id(), clap::value_parser!(OsString).type_id()];
+        let mut found = Vec::new();
+        for command in Cli::command().get_subcommands() {
+            for argument in command.get_arguments().filter(|a| kinds.contains(&a.get_value_parser().type_id())) {
+                let value = || argument.get_value_names().and_then(|names| Some(names.first()?.to_string()));
+                let name = argument.get_long().map(|name| format!("--{name}")).or_else(value).unwrap();
+                found.push(format!("{} {name}", command.get_name()));
+            }
+        }
+        found.sort();
+        let table = include_str!("../tests/suite/doors/table.txt").lines();
+        let lines = table.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let listed: Vec<String> = lines.map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(listed, found);
+    }
+
     #[test]
     fn sizes_have_units() {
         let expected = [512, 4 << 10, 64 << 10, 1 << 20, 2_000_000_000].map(Bytes).to_vec();

@@ -1,9 +1,10 @@
 //! The name under which a host's records are kept in a directory that hosts share (`--to`).
 
-use std::fs;
 #[expect(deprecated, reason = "the standard library's only hash with a key and a fixed algorithm")]
 use std::hash::SipHasher;
 use std::hash::{Hash, Hasher};
+
+use peerlane::input_file::attribute;
 
 use crate::Failure;
 
@@ -40,7 +41,7 @@ impl HostName {
         if !redact {
             return Ok(HostName { folder: folder(&name), name });
         }
-        let Some(id) = IDS.iter().find_map(|file| id(&fs::read_to_string(file).ok()?)) else {
+        let Some(id) = IDS.iter().find_map(|file| id(&attribute(file)?)) else {
             return Err(Failure::new(format!("no stand-in for the host's name: cannot read {}", IDS.join(" or "))));
         };
         let stand_in = stand_in(id, &name);
@@ -50,7 +51,7 @@ impl HostName {
 
 /// The system's name for this host.
 pub(crate) fn system() -> Option<String> {
-    fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|text| text.trim().to_owned())
+    attribute("/proc/sys/kernel/hostname")
 }
 
 /// A name as one folder: letters, digits, `.`, `_` and `-`. One that had to be changed ends with a number computed from

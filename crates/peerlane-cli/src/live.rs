@@ -3,7 +3,6 @@
 //! NVML can hang forever on a GPU that has fallen off the bus. Another process queries it, and is abandoned if it does
 //! not answer.
 
-use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::thread;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use peerlane::evidence::nvml::Snapshot;
 use peerlane::evidence::{self, Files, Found, Text};
 use peerlane::fact::{Fact, PciDevice};
+use peerlane::input_file::{attribute, names};
 use peerlane::origin::Warning;
 use peerlane::run::SourceText;
 use peerlane_gpu::search;
@@ -71,7 +71,7 @@ pub(crate) fn look() -> Result<Look, String> {
 
 /// What a machine without an NVIDIA GPU reports about itself.
 pub(crate) fn look_without_gpu() -> Look {
-    let files = evidence::record_what_matters(Path::new("/"));
+    let files = evidence::record_what_matters(Path::new("/")).unwrap_or_default();
     let texts = vec![SourceText { name: "files.json".to_owned(), text: files.to_json() }];
     Look { found: evidence::read_files("live", &files), texts, snapshot: None }
 }
@@ -79,7 +79,7 @@ pub(crate) fn look_without_gpu() -> Look {
 /// The same with another time limit of NVML, and whether NVML exceeded it.
 pub(crate) fn look_within(patience: Duration) -> (Result<Look, String>, bool) {
     let asked = thread::Builder::new().spawn(move || nvml_within(patience));
-    let files = evidence::record_what_matters(Path::new("/"));
+    let files = evidence::record_what_matters(Path::new("/")).unwrap_or_default();
     let nvml = match asked.map(thread::JoinHandle::join) {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) | Err(_) => Err(Unanswered { why: "NVML could not be queried".to_owned(), hung: false }),
@@ -254,18 +254,16 @@ fn sysfs_shows_gpus(files: &Files) -> bool {
 /// Whether there is an NVIDIA GPU: on the PCI bus or, where that is masked, as a device file of the driver.
 pub(crate) fn has_nvidia_gpu() -> bool {
     let says = |device: &Path, file: &str, start: &str| {
-        fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(start))
+        attribute(device.join(file)).is_some_and(|text| text.starts_with(start))
     };
     // PCI: vendor 10de, a device of the display class (03)
-    let mut devices = fs::read_dir(PCI_DEVICES).into_iter().flatten().flatten();
-    devices.any(|d| says(&d.path(), "vendor", "0x10de") && says(&d.path(), "class", "0x03")) || has_device_file()
+    let mut devices = names(PCI_DEVICES).into_iter().map(|name| Path::new(PCI_DEVICES).join(name));
+    devices.any(|d| says(&d, "vendor", "0x10de") && says(&d, "class", "0x03")) || has_device_file()
 }
 
 fn has_device_file() -> bool {
-    let mut files = fs::read_dir("/dev").into_iter().flatten().flatten();
-    files.any(|file| {
-        let name = file.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
+    names("/dev").iter().any(|name| {
+        let number = name.strip_prefix("nvidia");
         number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
     })
 }

@@ -4,6 +4,8 @@
 //! The analysis is in the library. This binary turns arguments into machines ([`target`]), runs one
 //! command on them ([`commands`]) and prints the result ([`render`]).
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 mod args;
 mod commands;
 mod console;
@@ -11,6 +13,7 @@ mod fleet;
 mod host;
 mod live;
 mod measuring;
+#[expect(clippy::disallowed_methods, reason = "opens files to write them")]
 mod output_file;
 mod pages;
 mod printable;
@@ -18,6 +21,7 @@ mod program;
 mod progress;
 mod redact;
 mod site;
+#[expect(clippy::disallowed_methods, reason = "makes folders durable")]
 mod system;
 mod target;
 
@@ -30,7 +34,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Color};
 use console::say;
+use peerlane::input_file::Refused;
 use peerlane::one_line::{escaped, is_hidden};
+use peerlane::target::{OpenError, TargetKind};
 use peerlane_report::{formats, render};
 use printable::Filter;
 
@@ -58,6 +64,18 @@ impl Failure {
     }
 }
 
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Failure::Message(target::in_lines(error.notices()))
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::Message(refused.to_string())
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
@@ -67,7 +85,7 @@ impl From<io::Error> for Failure {
 /// What to say of a TARGET in place of a command: `peerlane live`.
 fn no_command(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let is_target = error.kind() == ErrorKind::InvalidSubcommand && target::is_target(word.as_ref());
+    let is_target = error.kind() == ErrorKind::InvalidSubcommand && TargetKind::of(word.as_ref()).is_ok();
     is_target.then(|| format!("'{word}' is a TARGET, not a command; to check it: peerlane check {word}"))
 }
 

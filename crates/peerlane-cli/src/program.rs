@@ -127,7 +127,6 @@ fn leave(mut child: Child) {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests choose their programs themselves")]
 mod tests {
     use super::*;
 

@@ -1,6 +1,8 @@
 //! What to build and how to use it: clusters and the workloads on them, limits that rates betray, changes of a design,
 //! designs side by side, and where jobs should go.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 pub mod builder;
 pub mod case;
 pub mod cluster;

@@ -10,7 +10,7 @@ use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
-use peerlane_measure::nodes::{Cell, Node, NodesRun, Probe, Step, Transport};
+use peerlane_measure::nodes::{Cell, Memory, Node, NodesRun, Probe, Step, Transport};
 use peerlane_measure::run::machine_of_texts;
 use peerlane_model::model::Model;
 use peerlane_model::model::rdma::{self, Message, Method, NicDirection, nic_path};
@@ -41,10 +41,10 @@ pub fn machines(run: &NodesRun) -> Result<Vec<Machine>, ClusterError> {
 }
 
 /// A NIC of a machine with the memory that a record measured it with, or else the nearest.
-pub(crate) fn place(machine: &Machine, nic: &str, memory: &str) -> Option<[NodeId; 2]> {
+pub(crate) fn place(machine: &Machine, nic: &str, memory: &Memory) -> Option<[NodeId; 2]> {
     let fabric = &machine.fabric;
     let id = shown_nic(fabric, nic)?;
-    let named = fabric.find(memory).filter(|of| fabric.node(*of).kind == NodeKind::Host);
+    let named = fabric.find(&memory.to_string()).filter(|of| fabric.node(*of).kind == NodeKind::Host);
     Some([named.or_else(|| nearest_memory(machine, id))?, id])
 }
 
@@ -81,7 +81,9 @@ pub fn cluster(run: &NodesRun) -> Result<Cluster, ClusterError> {
         }
     }
     let find = |name: &&str| {
-        place(&machine, name, "").map(|[_, id]| id).ok_or_else(|| refuse(format!("{} has no {name}", machine.name)))
+        place(&machine, name, &Memory::Host)
+            .map(|[_, id]| id)
+            .ok_or_else(|| refuse(format!("{} has no {name}", machine.name)))
     };
     let nics: Vec<NodeId> = names.iter().map(find).collect::<Result<_, _>>()?;
     let mut measured = BTreeMap::new();

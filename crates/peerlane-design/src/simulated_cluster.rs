@@ -24,13 +24,14 @@ use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
 use peerlane_machine::fault::NOISE;
 use peerlane_machine::machine::Machine;
+use peerlane_machine::names::number_after;
 use peerlane_machine::random::Random;
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
 use peerlane_measure::nodes::{
-    Lost, Method, Network, Nic, NicGpu, Node, NodeGpu, NodePlan, NodesRun, PortErrors, Probe, Samples, Step, Transport,
-    Wanted,
+    Lost, Memory, Method, Network, Nic, NicGpu, Node, NodeGpu, NodePlan, NodesRun, PortErrors, Probe, Samples, Step,
+    Transport, Wanted,
 };
 use peerlane_measure::run::{FlagKind, Rise};
 use peerlane_model::expectation::Expected;
@@ -63,7 +64,7 @@ pub fn nodes(cluster: &Cluster) -> Result<Vec<Node>, ClusterError> {
         .iter()
         .zip(beside)
         .map(|(nic, gpu)| {
-            let memory = name(memory_near(cluster, *nic)?);
+            let memory = Memory::of_host(number_after(&name(memory_near(cluster, *nic)?), "host"));
             let gpu = gpu.filter(|_| fabric.node(*nic).rdma != Some(false)).map(|name| NicGpu {
                 name,
                 registration: Some(Registration::Dmabuf),
@@ -162,7 +163,7 @@ impl<'a> SimulatedCluster<'a> {
             for (own, gpu) in node.nics.iter_mut().zip(gpus) {
                 // the memory that is nearest now
                 if own.name == *nic {
-                    own.memory = "host".to_owned();
+                    own.memory = Memory::Host;
                 }
                 if let (Some(own), Some(gpu)) = (&mut own.gpu, gpu) {
                     own.name.clone_from(gpu);
@@ -231,7 +232,9 @@ fn left_to(faults: &[ClusterFault], step: &Step) -> f64 {
         ClusterFault::NoGpuDirect(node, left) if has(*node) && step.transport == Transport::Nccl => *left,
         ClusterFault::SlowNicGpu(node, name, left)
             if step.probe == Probe::Write
-                && [&step.from, &step.to].into_iter().any(|end| end.node == *node && end.is_gpu() && nic(name)) =>
+                && [&step.from, &step.to]
+                    .into_iter()
+                    .any(|end| end.node == *node && end.memory.is_device() && nic(name)) =>
         {
             *left
         }

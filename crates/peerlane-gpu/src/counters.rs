@@ -1,12 +1,13 @@
 //! Counters that the kernel shows as files: PCIe errors of GPUs and of the bridges above them, and ports of RDMA adapters.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::canonicalize;
 use std::path::{Path, PathBuf};
 
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_measure::run::{Place, Reading};
+use peerlane_read::input_file::{attribute, names};
 
 /// The counters of AER in a device's folder (Documentation/ABI/testing/sysfs-bus-pci-devices-aer): lines of a name and a
 /// number, the last of them the sum.
@@ -48,7 +49,7 @@ impl FileCounters {
         let mut files = FileCounters::default();
         let mut bridges = BTreeSet::new();
         for (name, address) in gpus {
-            let Ok(folder) = fs::canonicalize(sys.join("bus/pci/devices").join(address.to_string())) else { continue };
+            let Ok(folder) = canonicalize(sys.join("bus/pci/devices").join(address.to_string())) else { continue };
             files.add(&folder, &AER, name);
             // …/pci0000:00/0000:00:01.0/0000:01:00.0: each folder above is the bridge above
             let above = folder.ancestors().skip(1).take(MOST_BRIDGES).map(Path::to_path_buf);
@@ -65,12 +66,8 @@ impl FileCounters {
 
     /// Adds those of all ports of RDMA adapters.
     fn add_ports(&mut self, sys: &Path) {
-        let listed = |folder: PathBuf| -> Vec<PathBuf> {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-            let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-            all.sort();
-            all
-        };
+        let listed =
+            |folder: PathBuf| -> Vec<PathBuf> { names(&folder).iter().map(|name| folder.join(name)).collect() };
         let ports = listed(sys.join("class/infiniband")).into_iter().flat_map(|device| listed(device.join("ports")));
         for port in ports.take(MOST_PORTS) {
             let part = |path: Option<&Path>| Some(path?.file_name()?.to_str()?.to_owned());
@@ -116,12 +113,14 @@ fn is_address(name: &str) -> bool {
 
 /// The count in a file: a number, or the last of several lines.
 fn count(path: &Path) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = attribute(path)?;
     text.lines().last()?.split_whitespace().last()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

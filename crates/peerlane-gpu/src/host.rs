@@ -1,12 +1,12 @@
 //! Host memory of our own choosing: mapped, bound to a NUMA node, and touched.
 
 use std::ffi::c_void;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::system;
 use peerlane_machine::fabric::CpuList;
+use peerlane_read::input_file::attribute;
 
 /// Pages mapped by this process, and nobody else's.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub(crate) fn available(node: Option<u32>) -> Option<u64> {
 }
 
 fn available_under(root: &Path, node: Option<u32>) -> Option<u64> {
-    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+    let read = |path: &str| attribute(root.join(path));
     let machine = read("proc/meminfo").and_then(|text| kib(&text, "MemAvailable:"));
     // a node has no such line, which counts what is free and what of files is kept (the kernel's `proc.rst`)
     let node = node.and_then(|node| {
@@ -141,12 +141,12 @@ fn group(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
 
 /// The CPUs of a NUMA node, or all, that this process may use; `None` where there is none.
 pub(crate) fn cpus(node: Option<u32>) -> Option<Vec<u32>> {
-    let own = fs::read_to_string("/proc/self/status").ok()?;
+    let own = attribute("/proc/self/status")?;
     let own = own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse::<CpuList>().ok()?;
     let mut cpus: Vec<u32> = own.ranges().iter().flat_map(|(first, last)| *first..=*last).collect();
     if let Some(node) = node {
-        let listed = fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist")).ok()?;
-        let listed: CpuList = listed.trim().parse().ok()?;
+        let listed = attribute(format!("/sys/devices/system/node/node{node}/cpulist"))?;
+        let listed: CpuList = listed.parse().ok()?;
         cpus.retain(|cpu| listed.contains(*cpu));
     }
     (!cpus.is_empty()).then_some(cpus)
@@ -156,7 +156,7 @@ pub(crate) fn cpus(node: Option<u32>) -> Option<Vec<u32>> {
 pub(crate) fn one_a_core(cpus: &[u32]) -> Vec<u32> {
     let listed = |cpu: u32| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        fs::read_to_string(file).ok()?.trim().parse::<CpuList>().ok()
+        attribute(file)?.parse::<CpuList>().ok()
     };
     first_siblings(cpus, listed)
 }
@@ -191,6 +191,8 @@ pub(crate) fn pin_to(cpu: u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -7,6 +7,8 @@
 //! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 pub mod bindings;
 mod counters;
 mod cuda;

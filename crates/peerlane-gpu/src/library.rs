@@ -15,6 +15,7 @@ use crate::search::{self, Distrust};
 use crate::system;
 
 use peerlane_machine::one_line::shown;
+use peerlane_read::input_file::{Kind, text};
 use places::{Place, Places};
 
 /// Why a library, or a function of one, is unavailable. Each is one line for the user.
@@ -156,7 +157,7 @@ impl Library {
             let file = name.into_owned();
             return Err(LibraryError::Other { file, wanted: identity.name, symbol: identity.probe });
         }
-        let file = std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| file_at(&maps, address));
+        let file = text(Path::new("/proc/self/maps"), Kind::Proc).ok().and_then(|maps| file_at(&maps, address));
         let file = file.unwrap_or_else(|| PathBuf::from(place));
         if file.components().any(|part| part.as_os_str() == "stubs") {
             return Err(LibraryError::Stub { file: shown(&file) });

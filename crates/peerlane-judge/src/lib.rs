@@ -1,5 +1,7 @@
 //! What to do about it: rules over one machine, comparisons of many runs, and how accurate both and the model are.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 pub mod accuracy;
 pub mod action;
 pub mod check;

@@ -124,7 +124,7 @@ fn pair(run: &NodesRun, joined: &ComparedStep) -> Pair {
         transport: step.transport,
         probe: step.probe,
         gpus: (step.is_of_gpus() && !step.is_among_many())
-            .then(|| [&step.from, &step.to].map(|end| end.memory.clone())),
+            .then(|| [&step.from, &step.to].map(|end| end.memory.to_string())),
         measured: joined.cell.value(),
         expected: joined.expected.as_ref().map(|expected| expected.value),
         expected_range: joined.expected.as_ref().and_then(Expected::interval),

@@ -127,6 +127,57 @@ impl std::fmt::Display for Probe {
     }
 }
 
+/// Which memory an end reads or writes.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// That of a device, by its name among the node's GPUs: `GPU0`.
+    Device(String),
+    /// One buffer on each device of the node.
+    Devices,
+    /// The host's.
+    #[default]
+    Host,
+    /// That of one NUMA node of the host.
+    Numa(u32),
+}
+
+impl Memory {
+    /// The host's, of one NUMA node where that is known.
+    pub fn of_host(numa_node: Option<u32>) -> Self {
+        numa_node.map_or(Memory::Host, Memory::Numa)
+    }
+
+    /// Whether it is GPU memory.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Memory::Device(_) | Memory::Devices)
+    }
+
+    /// The name of the device, of one alone.
+    pub fn device(&self) -> Option<&str> {
+        if let Memory::Device(name) = self { Some(name) } else { None }
+    }
+}
+
+impl std::fmt::Display for Memory {
+    /// As a machine's fabric names it: `GPU0`, `host`, `host1`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Memory::Device(name) => f.write_str(name),
+            Memory::Devices => f.write_str("GPUs"),
+            Memory::Host => f.write_str("host"),
+            Memory::Numa(node) => write!(f, "host{node}"),
+        }
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    /// The name: the noise of simulated steps is drawn by their `Debug`, and stays what it was.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
 /// One end of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct End {
@@ -135,15 +186,9 @@ pub struct End {
     /// Name of the NIC; absent of TCP, which takes the path that the host's routing gives, and of NCCL, which chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
-    /// Where the buffer is: `host`, `host1` of NUMA node 1, `GPU0`, or `GPUs`, one on each GPU of the node.
-    pub memory: String,
-}
-
-impl End {
-    /// Whether the buffer is GPU memory.
-    pub fn is_gpu(&self) -> bool {
-        self.memory.starts_with("GPU")
-    }
+    /// Where the buffer is.
+    #[serde(deserialize_with = "record::memory")]
+    pub memory: Memory,
 }
 
 /// One measurement between two ends, which may be one end twice: a loopback.
@@ -185,7 +230,7 @@ impl Step {
 
     /// Whether it moves GPU memory, not that of hosts.
     pub fn is_of_gpus(&self) -> bool {
-        self.from.is_gpu()
+        self.from.memory.is_device()
     }
 
     /// Whether more than two ends take part as equals, so that its value says nothing of the path between `from` and `to`.
@@ -229,8 +274,9 @@ pub struct Nic {
     /// `InfiniBand` or `Ethernet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_layer: Option<String>,
-    /// The memory to measure with: that of its NUMA node where it is known (`host1`), else `host`.
-    pub memory: String,
+    /// The host memory to measure with: that of its NUMA node, where that is known.
+    #[serde(deserialize_with = "record::memory")]
+    pub memory: Memory,
     /// Payload of a packet at most, as the port has it now and as it could have it: 256 to 4096 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<[u32; 2]>,

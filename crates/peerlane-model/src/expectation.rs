@@ -204,11 +204,6 @@ impl Expected {
         measured.max(self.low).min(self.high)
     }
 
-    /// Measured ÷ expected; `None` where that is no number.
-    pub fn ratio(&self, measured: f64) -> Option<f64> {
-        Some(measured / self.value).filter(|ratio| self.value > 0.0 && ratio.is_finite())
-    }
-
     /// The same behind what carries no more than `most`, which binds it if that is less.
     #[must_use]
     pub fn at_most(mut self, most: f64, words: &str) -> Self {
@@ -248,27 +243,20 @@ pub fn nic_end(model: &Model, memory: NodeId, nic: NodeId, way: NicDirection, me
         Method::Staged(_) => Class::StagedOneWay,
         Method::Nvp2p | Method::Bar1 => Class::RdmaGpu,
     };
-    let of = |model: &Model| {
+    around(model, class, |model| {
         let path = nic_path(model, memory, nic, way, method).ok()?;
-        Some((path.rate, path.bottleneck))
-    };
-    around(model, 1.0, class, of)
+        Some((path.rate.bytes_per_second(), path.bottleneck))
+    })
 }
 
-/// A rate of a NIC's, with its interval.
-fn around(
-    model: &Model,
-    per_unit: f64,
-    class: Class,
-    of: impl Fn(&Model) -> Option<(Rate, String)>,
-) -> Option<Expected> {
-    let (rate, words) = of(model)?;
-    let value = rate.bytes_per_second() / per_unit;
-    let [fast, slow] =
-        model.ends().map(|model| of(model).map_or(value, |(rate, _)| rate.bytes_per_second() / per_unit));
+/// A number with what binds it, and with its interval: by the model's constants at the ends of their ranges, and by what measured
+/// numbers of a class differ.
+fn around(model: &Model, class: Class, of: impl Fn(&Model) -> Option<(f64, String)>) -> Option<Expected> {
+    let (value, words) = of(model)?;
+    let [fast, slow] = model.ends().map(|model| of(model).map_or(value, |(number, _)| number));
     let spread = model.parts.spreads().of(class.name());
-    let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
-    Some(Expected::new(value, [low, high], words))
+    let interval = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
+    Some(Expected::new(value, interval, words))
 }
 
 /// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
@@ -357,17 +345,20 @@ impl<'a> Expectation<'a> {
 
     fn rate(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
         let per_unit = metric.unit.rate(1.0)?.bytes_per_second();
+        let in_unit = |(rate, words): (Rate, String)| (rate.bytes_per_second() / per_unit, words);
         let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
         if metric.engine == Some(Engine::Nic)
             && let Some(nics) = self.nics(row, col)
         {
-            return if both { None } else { self.between_nics(per_unit, metric.op, nics) };
+            return if both { None } else { self.between_nics(in_unit, metric.op, nics) };
         }
         if let (Some(Engine::Nic), Some(direct), false) = (metric.engine, metric.p2p, both)
             && let Some((gpu, nic, to_gpu)) = self.gpu_and_nic(row, col)
         {
             let class = if direct { Class::RdmaGpu } else { Class::StagedOneWay };
-            return around(self.model, per_unit, class, |model| rdma::with_gpu(model, gpu, nic, to_gpu, !direct).ok());
+            return around(self.model, class, |model| {
+                rdma::with_gpu(model, gpu, nic, to_gpu, !direct).ok().map(in_unit)
+            });
         }
         let transfer = self.transfer(metric, row, col, both)?;
         let answers = self.solve(&transfer, both)?;
@@ -397,12 +388,17 @@ impl<'a> Expectation<'a> {
     }
 
     /// From the host memory nearest to one NIC to that of another, or back through the same.
-    fn between_nics(&self, per_unit: f64, op: Option<Operation>, [a, b]: [NodeId; 2]) -> Option<Expected> {
+    fn between_nics(
+        &self,
+        in_unit: impl Fn((Rate, String)) -> (f64, String),
+        op: Option<Operation>,
+        [a, b]: [NodeId; 2],
+    ) -> Option<Expected> {
         let (from, to) = if op == Some(Operation::Read) { (b, a) } else { (a, b) };
         let fabric = &self.model.machine.fabric;
         let end = |nic| Some([fabric.nearest_host(nic)?, nic]);
         let (from, to) = (end(from)?, end(to)?);
-        around(self.model, per_unit, Class::RdmaHost, |model| rdma::between(model, from, to).ok())
+        around(self.model, Class::RdmaHost, |model| rdma::between(model, from, to).ok().map(&in_unit))
     }
 
     /// A GPU and a NIC, and whether data goes to the GPU.
@@ -453,14 +449,10 @@ impl<'a> Expectation<'a> {
 
     fn time(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
         let per_unit = metric.unit.time(1.0)?.seconds();
-        let expected = self.latency(self.model, metric, row, col)?;
-        let value = expected.time.seconds() / per_unit;
-        let [fast, slow] = self.model.ends().map(|model| {
-            self.latency(model, metric, row, col).map_or(value, |latency| latency.time.seconds() / per_unit)
-        });
-        let spread = self.model.parts.spreads().of(Class::Latency.name());
-        let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
-        Some(Expected::new(value, [low, high], expected.why))
+        around(self.model, Class::Latency, |model| {
+            let latency = self.latency(model, metric, row, col)?;
+            Some((latency.time.seconds() / per_unit, latency.why))
+        })
     }
 
     /// By this model, or by one with constants at the end of their ranges.

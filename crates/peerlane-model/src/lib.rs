@@ -3,6 +3,8 @@
 //!
 //! Knows no run and no method of measuring.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 pub mod assumptions;
 pub mod collectives;
 pub mod comparison;

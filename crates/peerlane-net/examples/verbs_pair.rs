@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_measure::nodes::{End, Probe, Step, Transport};
+use peerlane_measure::nodes::{End, Memory, Probe, Step, Transport};
 use peerlane_net::transport::Side;
 use peerlane_net::verbs::{Verbs, nics};
 
@@ -69,7 +69,7 @@ impl Line {
 fn step(nic: &str, words: &[&str]) -> Outcome<Step> {
     let [probe, size, queue_pairs] = words else { return Err("PROBE SIZE QUEUE-PAIRS are wanted".into()) };
     let probe = PROBES.into_iter().find(|p| p.name() == *probe).ok_or_else(|| format!("no probe is called {probe}"))?;
-    let memory = nics().0.into_iter().find(|n| n.name == nic).map_or_else(|| "host".to_owned(), |n| n.memory);
+    let memory = nics().0.into_iter().find(|n| n.name == nic).map_or(Memory::Host, |n| n.memory);
     let end = End { node: 0, nic: Some(nic.to_owned()), memory };
     let (size, queue_pairs) = (Bytes(size.parse()?), queue_pairs.parse()?);
     Ok(Step { from: end.clone(), to: end, transport: Transport::Verbs, probe, size, queue_pairs, between: Vec::new() })

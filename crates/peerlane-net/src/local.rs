@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use peerlane_gpu::Mapping;
 use peerlane_machine::matrix::Operation;
-use peerlane_machine::names::is_host;
+use peerlane_machine::names::{is_host, number_after};
 use peerlane_machine::transfer::{NicEnd, Rdma, Registration, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
-use peerlane_measure::nodes::{End, Probe, Transport};
+use peerlane_measure::nodes::{End, Memory, Probe, Transport};
 use peerlane_measure::plan::{Method, Step, Work};
 use peerlane_measure::run::{FlagKind, GpuState};
 
@@ -61,13 +61,15 @@ impl LocalNics {
     /// An end as verbs know it. Memory that the system does not let this process place is any memory.
     fn end(&mut self, end: &NicEnd) -> End {
         let nic = self.devices.get(&end.nic).unwrap_or(&end.nic).clone();
-        let node = end.memory.strip_prefix("host").and_then(|node| node.parse().ok());
-        let mut memory = end.memory.clone();
-        if let Some(node) = node
+        let mut memory = match number_after(&end.memory, "host") {
+            None if !is_host(&end.memory) => Memory::Device(end.memory.clone()),
+            node => Memory::of_host(node),
+        };
+        if let Memory::Numa(node) = memory
             && let Err(e) = Mapping::new(1, Some(node))
         {
             self.note(format!("memory for RDMA is not bound to NUMA node {node}: {e}"));
-            memory = "host".to_owned();
+            memory = Memory::Host;
         }
         End { node: 0, nic: Some(nic), memory }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use peerlane_gpu::GpuSink;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Probe, Step};
+use peerlane_measure::nodes::{Memory, Probe, Step};
 use peerlane_measure::run::FlagKind;
 
 use crate::door::Door;
@@ -60,7 +60,9 @@ impl Hub {
 
     /// One side of a step with host memory. The active one connects, the other one waits for it.
     pub(crate) fn side(&self, step: &Step, active: bool, patience: Seconds) -> Result<Tcp, Failure> {
-        if let Some(end) = [&step.from, &step.to].into_iter().find(|end| end.nic.is_some() || end.memory != "host") {
+        if let Some(end) =
+            [&step.from, &step.to].into_iter().find(|end| end.nic.is_some() || end.memory != Memory::Host)
+        {
             let nic = end.nic.as_deref().unwrap_or("a NIC");
             return Err(Failure::new(
                 FlagKind::NotApplicable,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::Verdict;
-use peerlane_measure::nodes::{End, Method, Network, Node, Probe, Step, Transport};
+use peerlane_measure::nodes::{End, Memory, Method, Network, Node, Probe, Step, Transport};
 use peerlane_measure::run::FlagKind;
 
 use crate::launcher::HostPort;
@@ -57,7 +57,7 @@ fn gathered(size: usize) -> (Agents, Vec<mpsc::Receiver<Result<(), Error>>>) {
 }
 
 fn step(from: usize, to: usize, probe: Probe) -> Step {
-    let end = |node| End { node, nic: None, memory: "host".to_owned() };
+    let end = |node| End { node, nic: None, memory: Memory::Host };
     let size = Bytes(if probe == Probe::Latency { 8 } else { 1 << 16 });
     Step { from: end(from), to: end(to), transport: Transport::Tcp, probe, size, queue_pairs: 2, between: Vec::new() }
 }

@@ -23,7 +23,7 @@ use peerlane_gpu::bindings::verbs::{IBV_LINK_LAYER_ETHERNET, IBV_LINK_LAYER_INFI
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::Seconds;
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{Gid, Nic, Probe, Step};
+use peerlane_measure::nodes::{Gid, Memory, Nic, Probe, Step};
 use peerlane_measure::run::FlagKind;
 
 use crate::gpu_memory::Gpus;
@@ -89,7 +89,7 @@ fn active_ports(adapter: &str) -> Result<Vec<Nic>, String> {
             name: if port == 1 { adapter.to_owned() } else { format!("{adapter}:{port}") },
             rate: folder.rate(port),
             link_layer: layer.map(str::to_owned),
-            memory: node.map_or_else(|| "host".to_owned(), |node| format!("host{node}")),
+            memory: Memory::of_host(node),
             // verbs number them: 1 is 256 bytes, 5 is 4096
             mtu: Some([attributes.active_mtu.0, attributes.max_mtu.0].map(|mtu| 128 << mtu.clamp(1, 5))),
             gid: (layer == Some("Ethernet")).then(|| folder.roce_v2(port).map_or(Gid::None, |gid| gid.kind())),
@@ -175,17 +175,14 @@ impl Verbs {
         let end = if active != (step.probe == Probe::Read) { &step.from } else { &step.to };
         let nic = end.nic.as_deref().ok_or_else(|| unable("verbs need a NIC, and the step names none".to_owned()))?;
         let of_gpus = gpus.is_some() && matches!(step.probe, Probe::Write | Probe::Read);
-        let (numa_node, gpu) = match end.memory.strip_prefix("host") {
-            Some("") => (None, None),
-            Some(node) => {
-                let node = node.parse().map_err(|_| unable(format!("'{}' is no memory of the host", end.memory)))?;
-                (Some(node), None)
-            }
-            None if step.probe == Probe::SendStaged => {
+        let (numa_node, gpu) = match &end.memory {
+            Memory::Host => (None, None),
+            Memory::Numa(node) => (Some(*node), None),
+            Memory::Device(_) if step.probe == Probe::SendStaged => {
                 (near_node(&Folder::of(CLASS.as_ref(), adapter_and_port(nic).0)), None)
             }
-            None if of_gpus => (None, Some(end.memory.as_str())),
-            None => return Err(unable(format!("verbs move host memory here, not that of {}", end.memory))),
+            Memory::Device(gpu) if of_gpus => (None, Some(gpu.as_str())),
+            other => return Err(unable(format!("verbs move host memory here, not that of {other}"))),
         };
         let size = step.size.0;
         if size == 0 || size > MOST_SIZE || step.queue_pairs == 0 || step.queue_pairs > MOST_QUEUE_PAIRS {

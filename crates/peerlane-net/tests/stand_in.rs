@@ -25,7 +25,9 @@ use peerlane_machine::matrix::Operation;
 use peerlane_machine::transfer::{NicEnd, Rdma, Registration, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
-use peerlane_measure::nodes::{Cell, End, Event, Method, Node, NodePlan, Probe, Step, Transport, Wanted, execute};
+use peerlane_measure::nodes::{
+    Cell, End, Event, Memory, Method, Node, NodePlan, Probe, Step, Transport, Wanted, execute,
+};
 use peerlane_measure::run::{self, FlagKind};
 use peerlane_measure::{measure, plan};
 use peerlane_net::gpu_memory::Gpus;
@@ -302,7 +304,7 @@ fn a_real_gpu() {
 
 /// What two sides of this process send from one GPU to another through host memory.
 fn staged_between(nic: &str, gpus: [&str; 2], live: &mut Live) -> Result<(Vec<f64>, Verdict), Failure> {
-    let end = |node: usize| End { node, nic: Some(nic.to_owned()), memory: gpus[node].to_owned() };
+    let end = |node: usize| End { node, nic: Some(nic.to_owned()), memory: Memory::Device(gpus[node].to_owned()) };
     let (from, to, transport, probe) = (end(0), end(1), Transport::Verbs, Probe::SendStaged);
     let step = Step { from, to, transport, probe, size: Bytes::from_mib(1), queue_pairs: 4, between: Vec::new() };
     let patience = Seconds::new(3.0);

@@ -4,7 +4,12 @@
 //! `cargo bench -p peerlane --bench flows` runs the cases that end within seconds; with arguments
 //! `-- torus:32x32x32 100000 rand 3000` one case, up to so many ends.
 
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "a benchmark prints, and its input is its own")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, and its input is its own"
+)]
 
 use std::time::Instant;
 

@@ -9,9 +9,50 @@
 //!                    catalogue └──→ plan ─→ measure ─→ run
 //! ```
 //!
-//! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
+//! [`open`] takes what the program calls TARGET, and the result answers as the program's commands do:
+//!
+//! ```
+//! use peerlane::check::{Settings, Verdict};
+//!
+//! let node = peerlane::open(["slow-node"])?;
+//! let check = node.check(&Settings::default());
+//! assert_eq!(check.verdict, Verdict::Fault);
+//! assert!(check.findings[0].finding.summary.contains("NVLink"));
+//! # Ok::<(), peerlane::target::OpenError>(())
+//! ```
+//!
+//! What a machine should deliver, between two of its GPUs:
+//!
+//! ```
+//! let machine = peerlane::open(["h200x4-vm"])?;
+//! let path = machine.explain("GPU0", "GPU1")?;
+//! let forward = path.forward.expect("the catalogue knows its links");
+//! assert!(forward.low <= forward.rate && forward.rate <= forward.high);
+//! println!("{} to {}: {:.0} GB/s, by {}", path.a, path.b, forward.rate, forward.bottleneck);
+//! # Ok::<(), peerlane::target::OpenError>(())
+//! ```
+//!
+//! Two designs side by side:
+//!
+//! ```
+//! use peerlane::target::{compare, designs};
+//!
+//! let names = ["h200x4-vm", "7gforce"];
+//! let opened = names.map(|name| peerlane::open([name]).map(|opened| (name, opened)));
+//! let opened = opened.into_iter().collect::<Result<Vec<_>, _>>()?;
+//! let document = compare(&designs(opened, &[])?);
+//! assert_eq!(document.designs.len(), 2);
+//! # Ok::<(), peerlane::target::OpenError>(())
+//! ```
+//!
+//! The library prints nothing, touches no GPU, and opens files in [`input_file`] alone.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
 
 pub mod export;
+pub mod target;
+
+pub use target::{Opened, Opener, open};
 
 pub use peerlane_design::{
     builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, site, tune,
@@ -24,4 +65,4 @@ pub use peerlane_machine::{
 };
 pub use peerlane_measure::{measure, nodes, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
-pub use peerlane_read::{assemble, catalogue, evidence};
+pub use peerlane_read::{assemble, catalogue, evidence, input_file};

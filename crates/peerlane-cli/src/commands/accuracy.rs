@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use peerlane::accuracy::{Accuracy, ClassScore, Errors, Kind, Scores, SinglePath, evaluate, evaluate_cases, page};
-use peerlane::catalogue::Parts;
+use peerlane::accuracy::{Accuracy, ClassScore, Errors, Kind, Scores, SinglePath, evaluate, page};
+use peerlane::target::Opened;
 
 use crate::args::AccuracyArgs;
 use crate::formats::json;
@@ -36,19 +36,13 @@ fn scored(targets: &[OsString]) -> Result<(Accuracy, bool), Failure> {
     if targets.is_empty() {
         return Ok((evaluate(), false));
     }
-    let (mut cases, mut incomplete) = (Vec::new(), false);
+    let mut all = Opened::default();
     for target in targets {
-        let loaded = load(std::slice::from_ref(target), None)?;
-        incomplete |= loaded.incomplete;
-        cases.extend(loaded.cases);
+        let opened = load(std::slice::from_ref(target), None)?;
+        all.incomplete |= opened.incomplete;
+        all.cases.extend(opened.cases);
     }
-    let accuracy = evaluate_cases(&cases, Parts::embedded());
-    if accuracy.targets.is_empty() {
-        return Err(Failure::new(
-            "no figure to compare with: no bandwidth, latency or collective was measured or published",
-        ));
-    }
-    Ok((accuracy, incomplete))
+    Ok((all.accuracy()?, all.incomplete))
 }
 
 fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {

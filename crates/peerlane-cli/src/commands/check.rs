@@ -19,6 +19,7 @@ use crate::pages::{can_write_page, write_document};
 use crate::progress::Bar;
 use crate::site::Site;
 use crate::target::nodes::Record;
+use crate::target::write_coverage;
 use crate::{Failure, Outcome, fleet};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         Some(format) => {
             formats::write(out, format, &reports, args.detail.of_text(), line)?;
             if format == Format::Text && args.detail.verbose {
-                loaded.write_coverage(out)?;
+                write_coverage(&loaded, out)?;
             }
         }
         None => {

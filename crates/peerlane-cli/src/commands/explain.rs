@@ -2,27 +2,15 @@
 
 use std::io::Write;
 
-use peerlane::assumptions::Assumptions;
-use peerlane::catalogue::Parts;
-use peerlane::comparison::Comparison;
-use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, MeasuredCell};
-use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
-use peerlane::machine::lookup::HOST;
-use peerlane::matrix::Operation;
-use peerlane::model::{Assume, HaloAdvice, Model, PeerAccess, Route, SharedRate, Transfer, halo_advice};
-use peerlane::units::{Bytes, Rate};
-use peerlane::upgrades::upgrades;
+use peerlane::target::{TargetKind, explain};
 
 use super::heading;
 use crate::args::ExplainArgs;
 use crate::formats::json;
-use crate::render::{explanation, label};
-use crate::target::{is_target, load_changed};
+use crate::render::explanation;
+use crate::target::load_changed;
 use crate::{Failure, Outcome};
-
-/// Sizes at which a path's rate is shown.
-const SIZES: [Bytes; 5] = [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(256 << 20)];
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let [targets @ .., a, b] = args.words.as_slice() else {
@@ -31,23 +19,14 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let first = a;
     let [a, b] = [a, b].map(|word| word.to_string_lossy());
     let (a, b) = (&*a, &*b);
-    if targets.is_empty() && is_target(first) {
+    if targets.is_empty() && TargetKind::of(first).is_ok() {
         return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} {b} B")));
     }
     let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;
     let has_both = |m: &&Machine| m.lookup_pair(a, b).is_ok();
     let Some(first) = loaded.machines().next() else { return Err(Failure::new("no machine found")) };
     let machine = loaded.machines().find(has_both).unwrap_or(first);
-    let ends = machine.lookup_pair(a, b).map_err(|why| Failure::new(why.to_string()))?;
-    if ends.0 == ends.1 {
-        return Err(Failure::new(format!("'{a}' and '{b}' are the same node; give two different ones")));
-    }
-    let assumed = Assumptions::of(machine, Parts::embedded());
-    let model = assumed.model(Parts::embedded(), Assume::Usual);
-    let mut explained = explain(&model, ends.0, ends.1);
-    if let Ok(route) = model.route(&ahead(&model, ends.0, ends.1)) {
-        explained.assumptions = assumed.sentences_of(&model, &route);
-    }
+    let explained = explain(machine, a, b)?;
     if args.halo && explained.halo.is_none() {
         return Err(Failure::new(format!(
             "--halo is about two GPUs with a known path; {a} and {b} are not: leave it out"
@@ -67,147 +46,4 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         explanation::show(out, &explained, args.detail.verbose, args.halo)?;
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
-}
-
-/// A copy from `a` to `b`, or a transfer by the NIC, drive or card among them.
-fn ahead(model: &Model, a: NodeId, b: NodeId) -> Transfer {
-    let engine = model.engine_between(a, b);
-    Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled }
-}
-
-/// Everything known about the path from `a` to `b`.
-fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocument {
-    let machine = model.machine;
-    let fabric = &machine.fabric;
-    let ahead = ahead(model, a, b);
-    let back = Transfer { source: b, destination: a, ..ahead };
-    let mut unknown = Vec::new();
-    let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {
-        Ok(answers) => total(&answers, &model.interval(transfers).unwrap_or_default()),
-        Err(error) => {
-            let why = error.to_string();
-            if !unknown.contains(&why) {
-                unknown.push(why);
-            }
-            None
-        }
-    };
-    let (forward, backward, both) = (solve(&[ahead]), solve(&[back]), solve(&[ahead, back]));
-    let route = model.route(&ahead).ok();
-    let hops = match &route {
-        Some(route) => limited_hops(fabric, route),
-        None => plain_hops(fabric, a, b),
-    };
-    ExplanationDocument {
-        schema: "peerlane/explanation/2",
-        machine: machine.name.clone(),
-        a: fabric.node(a).name.clone(),
-        b: fabric.node(b).name.clone(),
-        class: route.as_ref().map(|r| r.class).or_else(|| fabric.class(a, b)),
-        staged: route.as_ref().map(|r| r.staged),
-        staged_because: route.and_then(|r| r.staged_because).map(|why| why.to_string()),
-        hops,
-        forward,
-        backward,
-        both,
-        curve: ExpectedCurve::of(model, &ahead, &SIZES),
-        unknown,
-        assumptions: Vec::new(),
-        upgrades: upgrades(model, &ahead),
-        measured: measured(&Comparison::of(model), a, b),
-        rdma: peerlane::model::rdma::describe(model, a, b),
-        device: peerlane::model::rdma::describe_device(model, a, b),
-        unified_memory: peerlane::model::unified_memory(model, a, b),
-        halo: halo(model, a, b),
-    }
-}
-
-/// How two GPUs should exchange faces.
-fn halo(model: &Model, a: NodeId, b: NodeId) -> Option<HaloAdvice> {
-    let is_gpu = |node| model.machine.fabric.node(node).kind == NodeKind::Gpu;
-    (is_gpu(a) && is_gpu(b)).then(|| halo_advice(model, &[a, b], &[(a, b), (b, a)]))?
-}
-
-/// The sum of concurrent rates with its interval and bottlenecks.
-fn total(answers: &[SharedRate], intervals: &[[Rate; 2]]) -> Option<ExpectedRate> {
-    let mut reasons: Vec<&str> = answers.iter().map(|a| a.bottleneck.as_str()).collect();
-    reasons.dedup();
-    let rate = answers.iter().map(|a| a.rate.gb()).sum();
-    let [low, high] = [0, 1].map(|end| intervals.iter().map(|interval| interval[end].gb()).sum());
-    (!answers.is_empty()).then(|| ExpectedRate { rate, low, high, bottleneck: reasons.join("; other direction: ") })
-}
-
-fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
-    let limits = route.hops.iter().filter_map(|h| h.limit).map(|l| l.gb());
-    let tightest = limits.fold(f64::INFINITY, f64::min);
-    let hop = |h: &peerlane::model::HopLimit| ExplainedHop {
-        from: fabric.node(h.from).name.clone(),
-        to: fabric.node(h.to).name.clone(),
-        link: link_between(fabric, h.from, h.to).map(label::link),
-        limit: h.limit.map(|l| l.gb()),
-        why: h.why.clone(),
-        tightest: h.limit.is_some_and(|l| l.gb() <= tightest * 1.001),
-        evidence: evidence(link_between(fabric, h.from, h.to)),
-    };
-    route.hops.iter().map(hop).collect()
-}
-
-/// The path, where the model has no rate for it.
-fn plain_hops(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<ExplainedHop> {
-    let hops = fabric.path(a, b).map(|p| p.hops).unwrap_or_default();
-    let hop = |h: peerlane::fabric::Hop| ExplainedHop {
-        from: fabric.node(h.from).name.clone(),
-        to: fabric.node(h.to).name.clone(),
-        link: Some(label::link(fabric.link(h.link))),
-        limit: None,
-        why: String::new(),
-        tightest: false,
-        evidence: evidence(Some(fabric.link(h.link))),
-    };
-    hops.into_iter().map(hop).collect()
-}
-
-fn link_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<&Link> {
-    fabric.links_of(a).iter().find(|(_, n)| *n == b).map(|(link, _)| fabric.link(*link))
-}
-
-/// The evidence for a link.
-fn evidence(link: Option<&Link>) -> Vec<String> {
-    let Some(link) = link else { return Vec::new() };
-    let assumed = link.assumed.then(|| "assumed".to_owned());
-    assumed.into_iter().chain(link.origins.iter().map(ToString::to_string)).collect()
-}
-
-/// Measured and published numbers between the two, in either direction.
-fn measured(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<MeasuredCell> {
-    let fabric = &comparison.model().machine.fabric;
-    let is = |name: &str, id: NodeId| {
-        fabric.find(name) == Some(id) || (name == HOST && fabric.node(id).kind == NodeKind::Host)
-    };
-    let mut all = Vec::new();
-    for series in comparison.series() {
-        let matrix = series.matrix();
-        for (i, row) in matrix.rows.iter().enumerate() {
-            for (j, col) in matrix.cols.iter().enumerate() {
-                let Some(measured) = series.measured(i, j) else { continue };
-                if !(is(row, a) && is(col, b) || is(row, b) && is(col, a)) {
-                    continue;
-                }
-                all.push(MeasuredCell {
-                    quantity: matrix.quantity,
-                    op: matrix.op,
-                    what: matrix.describe(),
-                    row: row.clone(),
-                    col: col.clone(),
-                    low: measured.value,
-                    high: measured.upto,
-                    unit: matrix.unit,
-                    expected: series.expected(i, j).map(|e| e.value),
-                    published: measured.source.published(),
-                    evidence: measured.source.to_string(),
-                });
-            }
-        }
-    }
-    all
 }

@@ -3,13 +3,13 @@
 //! The result is a TARGET. `root/` has the files of sysfs and `/proc` that the target `live` reads; the output of
 //! programs is next to it. `manifest.json` lists the contents, and what is missing.
 
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::evidence::{self, Files, Item};
+use peerlane::input_file;
 use peerlane::one_line::shown;
 use peerlane_gpu::search;
 use schemars::JsonSchema;
@@ -265,7 +265,7 @@ impl Gathered {
 
     /// Adds what sysfs and `/proc` below `root` show.
     fn machine(&mut self, root: &Path) {
-        let recorded = evidence::record(root);
+        let recorded = evidence::record(root).unwrap_or_default();
         let listed = |start: &str| recorded.iter().any(|(path, _)| path.starts_with(start));
         if !listed("sys/bus/pci/devices/") {
             self.miss("PCI devices", "/sys/bus/pci/devices is empty, as in a container that masks it");
@@ -374,11 +374,7 @@ impl Gathered {
 
 /// The beginning of a file as text.
 fn head(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MOST_OF_A_FILE).read_to_end(&mut bytes)?;
+    let bytes = input_file::head(path, MOST_OF_A_FILE).map_err(|refused| refused.cause)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

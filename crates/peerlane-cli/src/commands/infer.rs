@@ -7,11 +7,10 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
-use peerlane::case::Case;
-use peerlane::catalogue;
-use peerlane::infer::{FlowKind, Inference, explore, recorded};
+use peerlane::infer::{FlowKind, Inference, explore};
 use peerlane::plan::{Plan, Work};
 use peerlane::run::{Cell, Limits};
+use peerlane::target::TargetKind;
 
 use crate::args::InferArgs;
 use crate::formats::json;
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             }
             let loaded = load(target, args.machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
-            from_records(loaded.the_only("limits are inferred for one machine")?)
+            loaded.infer()?
         }
     };
     // a result that cannot be written is still shown
@@ -64,16 +63,8 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 
 /// Whether a TARGET can be measured: this machine, or a simulated one.
 fn can_be_measured(target: &OsStr) -> bool {
-    let file = Path::new(target);
-    let is_design = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && file.is_file();
-    let named = |name: &str| name == "live" || catalogue::system_text(name).is_some();
-    target.to_str().is_some_and(named) || is_design
-}
-
-/// Inference from existing numbers.
-fn from_records(case: &Case) -> Inference {
-    let source = if case.run.is_some() { "from a recorded run" } else { "from published numbers" };
-    recorded(&case.machine, case.run(), source)
+    use TargetKind::{ClusterFile, Live, System, SystemFile};
+    matches!(TargetKind::of(target), Ok(Live | System | SystemFile | ClusterFile))
 }
 
 /// The experiment on a machine that can be measured.

@@ -12,6 +12,7 @@ use peerlane::matrix::Matrix;
 use peerlane::model::Model;
 use peerlane::names::ranges;
 use peerlane::origin::Origin;
+use peerlane::target::Opened;
 use peerlane::units::Rate;
 
 use super::heading;
@@ -20,13 +21,13 @@ use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, hang};
 use crate::render::{dot, findings, inference, label, matrix, run, svg, tree};
-use crate::target::{Loaded, change, load_changed, load_redacted};
+use crate::target::{load_changed, load_redacted, write_coverage};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let (targets, only, edits) = (&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits);
     let loaded = match args.redact.given {
-        true => change(load_redacted(targets, only)?, edits)?,
+        true => load_redacted(targets, only)?.changed(edits)?,
         false => load_changed(targets, only, edits)?,
     };
     let one = || loaded.the_only("this format holds one machine");
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
         None => {
             each(out, &loaded, |out, case| overview(out, case, args.detail.verbose))?;
             if args.detail.verbose {
-                loaded.write_coverage(out)?;
+                write_coverage(&loaded, out)?;
             }
         }
         Some(Format::Tree) => each(out, &loaded, |out, case| {
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
 
 fn each(
     out: &mut dyn Write,
-    loaded: &Loaded,
+    loaded: &Opened,
     show: impl Fn(&mut dyn Write, &Case) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for (i, case) in loaded.cases.iter().enumerate() {

@@ -10,16 +10,17 @@ use peerlane::machine::Machine;
 use peerlane::model::{Assume, Model};
 use peerlane::one_line::{is_hidden, shown};
 use peerlane::place::{self, Format, PlacementDocument, Request};
+use peerlane::target::cluster;
 
 use crate::args::{HOP_LATENCY, PlaceArgs, PlaceFormat};
 use crate::formats::json;
 use crate::render::placement;
-use crate::target::clusters::{cluster_of, clusters};
+use crate::target::clusters::clusters;
 use crate::target::load_changed;
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if args.grown.network.is_some() || args.machines.targets.iter().any(|target| cluster_of(target).is_some()) {
+    if args.grown.network.is_some() || args.machines.targets.iter().any(|target| cluster(target).is_some()) {
         return across(args, out);
     }
     if args.format == Some(PlaceFormat::SlurmTopology) {
@@ -35,10 +36,9 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     }
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.grown.what_if.edits)?;
     let machine = &loaded.the_only("jobs are placed on one machine")?.machine;
+    let document = loaded.place(&request(args))?;
     let assumed = Assumptions::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
-    let document = place::place(&model, &request(args)).map_err(|e| Failure::new(e.to_string()))?;
-    let document = PlacementDocument { assumptions: assumed.sentences(&model), ..document };
     show(args, &document, &model, out)?;
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

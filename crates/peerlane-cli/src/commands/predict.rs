@@ -4,15 +4,14 @@ use std::io::{self, Write};
 
 use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
-use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison, Metric};
-use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
-use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::comparison::{Comparison, ExpectedMatrix, Metric};
+use peerlane::export::json::{MachinePrediction, PredictionDocument};
+use peerlane::fabric::Fabric;
 use peerlane::machine::Machine;
-use peerlane::matrix::{Engine, Operation};
-use peerlane::model::rdma::NicMessages;
-use peerlane::model::{Assume, Model, PeerAccess, Transfer};
+use peerlane::model::Assume;
 use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
+use peerlane::target::predict;
 use peerlane::units::Bytes;
 
 use super::heading;
@@ -36,105 +35,36 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let assumed = Assumptions::of(machine, Parts::embedded());
         let model = assumed.model(Parts::embedded(), Assume::Usual);
         let comparison = Comparison::of(&model);
-        let matrices = comparison.predicted();
-        let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
-        let messages = args.sizes.as_deref().map_or_else(Vec::new, |sizes| messages(&model, sizes));
-        let collectives = args.collectives.as_deref().map_or_else(Vec::new, |s| ExpectedCollective::all(machine, s));
-        // assumptions about unused links do not matter
-        let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
-        if !args.detail.json {
-            rule(out, i == 0)?;
-            heading(out, machine)?;
-            if matrices.is_empty() {
-                writeln!(out, "Too little is known about the links to predict anything.")?;
-            } else if matrices.iter().all(|matrix| matrix.unit.rate(1.0).is_none()) {
-                writeln!(out, "Too little is known about the links to predict rates.")?;
-            }
-            on_assumptions(out, &assumptions)?;
-            let by_size = !curves.is_empty() || args.collectives.is_some();
-            for expected in matrices.iter().filter(|_| args.detail.verbose || !by_size) {
-                show(out, &model.machine.fabric, expected, args.detail.verbose)?;
-                beside(out, &comparison, expected)?;
-            }
-            render::sizes::copies(out, &curves)?;
-            render::sizes::messages(out, &messages)?;
-            collective_rates(out, args.collectives.is_some(), &collectives)?;
-            changes(out, machine, &collectives)?;
-        }
+        let [sizes, rates] = [&args.sizes, &args.collectives].map(|sizes| sizes.as_deref().unwrap_or_default());
+        let predicted = predict(machine, &assumed, &comparison, sizes, rates);
         if args.detail.json {
-            let (name, comparison) = (machine.name.clone(), MachineComparison::of(&comparison));
-            predictions.push(MachinePrediction {
-                name,
-                assumptions,
-                matrices,
-                curves,
-                messages,
-                collectives,
-                comparison,
-            });
+            predictions.push(predicted);
+            continue;
         }
+        let MachinePrediction { matrices, assumptions, curves, messages, collectives, .. } = predicted;
+        rule(out, i == 0)?;
+        heading(out, machine)?;
+        if matrices.is_empty() {
+            writeln!(out, "Too little is known about the links to predict anything.")?;
+        } else if matrices.iter().all(|matrix| matrix.unit.rate(1.0).is_none()) {
+            writeln!(out, "Too little is known about the links to predict rates.")?;
+        }
+        on_assumptions(out, &assumptions)?;
+        let by_size = !curves.is_empty() || args.collectives.is_some();
+        for expected in matrices.iter().filter(|_| args.detail.verbose || !by_size) {
+            show(out, &model.machine.fabric, expected, args.detail.verbose)?;
+            beside(out, &comparison, expected)?;
+        }
+        render::sizes::copies(out, &curves)?;
+        render::sizes::messages(out, &messages)?;
+        collective_rates(out, args.collectives.is_some(), &collectives)?;
+        changes(out, machine, &collectives)?;
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
-
-/// One path of each kind, by class, end points and rates: the first in the machine's order. Direct copies stand before
-/// those staged through host memory.
-fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
-    let fabric = &model.machine.fabric;
-    let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
-    let mut kinds = Vec::new();
-    let mut curves = Vec::new();
-    let pairs = gpus.iter().flat_map(|a| gpus.iter().filter(move |b| *b != a).map(move |b| (*a, *b)));
-    let hosts = gpus.iter().filter_map(|gpu| Some((fabric.nearest_host(*gpu)?, *gpu)));
-    let paths = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
-    for (source, destination) in paths.take(MOST_PATHS) {
-        let ends = [source, destination].map(|n| (fabric.node(n).kind, fabric.node(n).part.clone()));
-        let mut methods = [PeerAccess::Enabled, PeerAccess::Disabled].map(|peer| {
-            let (engine, op) = (Engine::Ce, Operation::Write);
-            ExpectedCurve::of(model, &Transfer { source, destination, engine, op, peer }, sizes)
-        });
-        // without peer access of its own, a path has only one method
-        if let [Some(one), Some(other)] = &methods
-            && one.staged == other.staged
-        {
-            methods[1] = None;
-        }
-        let found: Vec<ExpectedCurve> = methods.into_iter().flatten().collect();
-        let rates: Vec<_> = found.iter().map(|c| (c.class, c.staged, (c.rate * 100.0).round() as u64)).collect();
-        let kind = (ends, rates);
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-            curves.extend(found);
-        }
-    }
-    curves
-}
-
-/// Messages through NICs: one GPU and NIC of each kind, the first in the machine's order.
-fn messages(model: &Model, sizes: &[Bytes]) -> Vec<NicMessages> {
-    let fabric = &model.machine.fabric;
-    let nics: Vec<NodeId> = model.machine.rdma_nics().collect();
-    let pairs = fabric.of_kind(NodeKind::Gpu).flat_map(|gpu| nics.iter().map(move |nic| (gpu, *nic)));
-    let mut kinds = Vec::new();
-    let mut all = Vec::new();
-    for (gpu, nic) in pairs.take(MOST_PATHS) {
-        let found = NicMessages::of(model, gpu, nic, sizes);
-        let parts = [gpu, nic].map(|n| fabric.node(n).part.clone());
-        let rates: Vec<_> = found.methods.iter().map(|m| (m.method, (m.rate * 100.0).round() as u64)).collect();
-        let kind = (parts, found.class, rates);
-        if !found.methods.is_empty() && !kinds.contains(&kind) {
-            kinds.push(kind);
-            all.push(found);
-        }
-    }
-    all
-}
-
-/// Limit of paths that are searched for kinds.
-const MOST_PATHS: usize = 4096;
 
 /// Times and bus bandwidths of collectives, a row a size.
 fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]) -> io::Result<()> {

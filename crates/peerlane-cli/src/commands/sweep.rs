@@ -7,6 +7,7 @@ use std::thread;
 
 use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
+use peerlane::target::cluster;
 use peerlane::units::Bytes;
 
 use crate::args::SweepArgs;
@@ -16,7 +17,7 @@ use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, hang, number};
-use crate::target::clusters::{alone, cluster_of, grow, job, meant, take, with_changes};
+use crate::target::clusters::{alone, grow, job, meant, take, with_changes};
 use crate::target::load;
 use crate::{Failure, Outcome, output_file};
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut clusters = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
-        match cluster_of(target) {
+        match cluster(target) {
             Some(found) => {
                 let found = found?;
                 alone(&found, &args.grown)?;

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use peerlane::catalogue::{Part, PartKind, Parts, system_names};
+use peerlane::catalogue::{self, Part, PartKind, Parts, system_names};
 use peerlane::cluster::{Cluster, ClusterSummary, cluster_names, embedded};
 use peerlane::export::json::SystemsDocument;
 use peerlane::fabric::NodeKind;
 use peerlane::fact::P2pStatus;
 use peerlane::machine::{Facts, Machine};
+use peerlane::target::unknown;
 use peerlane::units::{Bytes, Rate};
 
 use super::heading;
@@ -16,7 +17,6 @@ use crate::formats::json;
 use crate::render::style::{self, paint};
 use crate::render::text::{self, fit, hang, headline, width, wrap};
 use crate::render::{comparison, findings, label, line_width, matrix, tree};
-use crate::target::system;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -61,6 +61,14 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         }
     }
     Ok(Outcome::default())
+}
+
+/// A system of the catalogue by name.
+fn system(name: &str) -> Result<Machine, Failure> {
+    match catalogue::system(name) {
+        Some(read) => read.map_err(|e| Failure::new(e.to_string())),
+        None => Err(Failure::new(unknown(name, "no such system"))),
+    }
 }
 
 /// The parts that a machine can have, by kind, each with its title and what it connects.

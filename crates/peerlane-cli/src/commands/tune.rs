@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use peerlane::catalogue::Parts;
+use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
 use peerlane::plan::Plan;
 use peerlane::run::{Cell, Limits};
@@ -30,9 +30,6 @@ const SYSTEM_FILE: &str = "/etc/nccl.conf";
 
 /// Images of containers have it: the version of a package, no setting.
 const PACKAGE: &str = "NCCL_VERSION";
-
-/// More than any such file has.
-const MOST_BYTES: u64 = 1 << 16;
 
 pub(crate) fn run(args: &TuneArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     args.output.as_deref().map_or(Ok(()), output_file::check)?;
@@ -111,12 +108,8 @@ fn here() -> Vec<Setting> {
 
 /// Its lines `NCCL_…=VALUE`.
 fn lines_of(file: &Path) -> Vec<(String, String)> {
-    let mut text = String::new();
-    let read = fs::File::open(file).and_then(|opened| opened.take(MOST_BYTES).read_to_string(&mut text));
     // most machines have no such file
-    if read.is_err() {
-        return Vec::new();
-    }
+    let text = input_file::text(file, Kind::LibrarySettings).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.starts_with("NCCL_"));
     pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
 }

@@ -7,15 +7,14 @@ mod read;
 mod texts;
 mod zip;
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 
 use peerlane::check::Settings;
 use peerlane::fleet::{Dictionary, Node, Records, judge};
-use peerlane::nodes::looks_like_nodes_run;
-use peerlane::run::looks_like_run;
+use peerlane::input_file::Folder;
+use peerlane::target::TargetKind;
 use peerlane::verdict::Line;
 use peerlane_report::Report;
 use peerlane_report::formats::{self, json};
@@ -29,28 +28,24 @@ use crate::{Failure, Outcome};
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
 const FEWEST: usize = 3;
 
-/// How much of a file is read to see whether it is a record.
-const HEAD: u64 = 512;
-
 /// Problems that are printed; more are counted.
 const FEW: usize = 5;
 
 /// Whether all targets of `check` are records, and enough for a fleet.
 pub(crate) fn is_fleet(targets: &[OsString]) -> bool {
     match targets {
-        [only] if Path::new(only).is_dir() => {
-            let files = fs::read_dir(only).into_iter().flatten().flatten().map(|entry| entry.path().into_os_string());
-            files.filter(|file| is_run(file)).take(FEWEST).count() == FEWEST
+        [only] if TargetKind::Folder.is(only) => {
+            let Ok(folder) = Folder::of(Path::new(only)) else { return false };
+            let entries = folder.entries(Path::new(only)).into_iter().flatten();
+            let files = entries.filter(|entry| entry.what.is_ok());
+            files.filter(|file| is_run(&file.path)).take(FEWEST).count() == FEWEST
         }
-        _ => targets.len() >= FEWEST && targets.iter().all(|target| is_run(target)),
+        _ => targets.len() >= FEWEST && targets.iter().all(|target| is_run(Path::new(target))),
     }
 }
 
-fn is_run(target: &OsStr) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(target).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-    let head = String::from_utf8_lossy(&head);
-    read.is_ok() && (looks_like_run(&head) || looks_like_nodes_run(&head))
+fn is_run(file: &Path) -> bool {
+    matches!(TargetKind::of(file.as_os_str()), Ok(TargetKind::Run | TargetKind::NodesRun))
 }
 
 /// Compares the machines of some records.

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +12,11 @@ use flate2::read::MultiGzDecoder;
 use peerlane::case::Case;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::fleet::{Dictionary, Node, Unread};
-use peerlane::nodes::{MAX_NODES_BYTES, NodesRun, looks_like_nodes_run};
+use peerlane::input_file::{self, Entry, Folder, Kind, Refused, What};
+use peerlane::nodes::{NodesRun, looks_like_nodes_run};
 use peerlane::one_line::shown;
-use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
+use peerlane::run::{Partial, looks_like_run};
+use peerlane::target::TargetKind;
 use serde::de::IgnoredAny;
 
 use super::gathered::{MANIFEST, gathered, is_manifest, machines, node_of};
@@ -25,7 +26,6 @@ use super::one::{NOTHING, One};
 use super::texts::{is_loose, joined, texts_of};
 use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
-use crate::target::is_nodes_run;
 use crate::target::nodes::{hide, learn};
 
 /// The most that an archive unpacks to, in bytes.
@@ -33,6 +33,9 @@ const MAX_UNPACKED: usize = 512 << 20;
 
 /// Texts from archives and streams that are kept for the rules, in bytes.
 const MOST_HELD: usize = 384 << 20;
+
+/// How much of a file is read to see whether it is the list of a gathered folder, in bytes.
+const HEAD: u64 = 256;
 
 /// Levels of folders below a target.
 const MOST_LEVELS: usize = 12;
@@ -278,10 +281,15 @@ fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
                 continue;
             }
             let path = Path::new(target);
-            match fs::metadata(path) {
-                Ok(meta) if meta.is_dir() => walk(path, 0, &send, &|path, why| pass(refused(shown(path), why))),
+            match input_file::what(path) {
+                Ok(What::Folder) => match Folder::of(path) {
+                    Ok(folder) => {
+                        walk(&folder, path, 0, &send, &|Refused { file, cause }| pass(refused(file, cause.to_string())))
+                    }
+                    Err(error) => pass(refused(name, error.cause.to_string())),
+                },
                 Ok(_) => drop(send.send(Job::File(path.to_owned(), true))),
-                Err(error) => pass(refused(name, error.to_string())),
+                Err(error) => pass(refused(name, error.cause.to_string())),
             }
         }
         drop(send);
@@ -290,29 +298,30 @@ fn each(targets: &[OsString], pass: &(dyn Fn(One) + Sync)) -> usize {
 }
 
 /// Sends the files below a folder that may hold records.
-fn walk(folder: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(&Path, String)) {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) if level < MOST_LEVELS => entries,
-        Ok(_) => return refuse(folder, format!("more than {MOST_LEVELS} folders deep; not read")),
-        Err(error) => return refuse(folder, error.to_string()),
-    };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    if fs::read(folder.join(MANIFEST)).is_ok_and(|bytes| is_manifest(&bytes)) {
-        let _ = send.send(Job::Gathered(folder.to_owned()));
-        // runs that were recorded into the same folder
-        paths.retain(|path| path.is_file() && is_run(path.as_os_str()));
+fn walk(folder: &Folder, path: &Path, level: usize, send: &SyncSender<Job>, refuse: &dyn Fn(Refused)) {
+    if level == MOST_LEVELS {
+        let cause = io::Error::other(format!("more than {MOST_LEVELS} folders deep; not read"));
+        return refuse(Refused { file: shown(path), cause });
     }
-    for path in paths {
-        // files that are being written begin with a dot
-        let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        let Ok(meta) = fs::metadata(&path) else { continue };
-        if hidden {
-            continue;
-        } else if meta.is_dir() {
-            walk(&path, level + 1, send, refuse);
-        } else if meta.is_file() && path.extension().is_some_and(is_candidate) {
-            let _ = send.send(Job::File(path, false));
+    let entries = match folder.entries(path) {
+        Ok(entries) => entries,
+        Err(error) => return refuse(error),
+    };
+    let is_gathered = folder.head(&path.join(MANIFEST), HEAD).is_ok_and(|bytes| is_manifest(&bytes));
+    if is_gathered {
+        let _ = send.send(Job::Gathered(path.to_owned()));
+    }
+    // files that are being written begin with a dot
+    for Entry { path, is_link, what } in entries.into_iter().filter(|entry| !entry.is_hidden()) {
+        match what {
+            Err(error) => refuse(error),
+            // runs that were recorded into the same folder
+            Ok(_) if is_gathered && !is_run(&path) => {}
+            // what a link within the folder leads to has a path of its own
+            Ok(What::Folder) if is_link => {}
+            Ok(What::Folder) => walk(folder, &path, level + 1, send, refuse),
+            Ok(_) if path.extension().is_some_and(is_candidate) => drop(send.send(Job::File(path, false))),
+            Ok(_) => {}
         }
     }
 }
@@ -321,42 +330,32 @@ fn is_candidate(extension: &OsStr) -> bool {
     ENDINGS.iter().any(|ending| extension.eq_ignore_ascii_case(ending))
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
-    let meta = fs::metadata(path).map_err(|e| e.to_string())?;
-    let mut most = MAX_RUN_BYTES;
-    if meta.is_file() && meta.len() > most as u64 {
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Refused> {
+    match input_file::read(path, Kind::Source) {
         // of many nodes a record is longer
-        if is_nodes_run(path) {
-            most = MAX_NODES_BYTES;
-        }
-        if meta.len() > most as u64 {
-            return Err(format!("larger than {} MiB", most >> 20));
-        }
+        Err(error) if is_too_large(&error) && TargetKind::NodesRun.is(path) => input_file::read(path, Kind::NodesRun),
+        read => read,
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or_default());
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    Ok(bytes)
+}
+
+fn is_too_large(error: &Refused) -> bool {
+    error.cause.kind() == ErrorKind::FileTooLarge
 }
 
 /// Passes on the records of a file; `false` where it was found in a folder and holds none.
 fn file(path: &Path, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {
     let name = shown(path);
-    match bytes_of(path) {
-        Ok(bytes) => content(&name, Some(path), bytes, named, pass),
-        Err(why) => {
-            // the output of many machines may be larger than a record
-            let labelled = File::open(path).is_ok_and(|file| {
-                let mut head = [0; 1];
-                BufReader::new(file).read(&mut head).is_ok() && head != *b"{"
-            });
-            match File::open(path) {
-                Ok(file) if labelled => stream(&name, BufReader::new(file), pass),
-                _ => pass(One::new(&name, None, Err(why))),
-            }
-            true
-        }
+    let error = match bytes_of(path) {
+        Ok(bytes) => return content(&name, Some(path), bytes, named, pass),
+        Err(error) => error,
+    };
+    // the output of many machines may be larger than a record
+    let labelled = is_too_large(&error) && input_file::head(path, 1).is_ok_and(|head| head != *b"{");
+    match input_file::open(path, Kind::Source) {
+        Ok(file) if labelled => stream(&name, BufReader::new(file), pass),
+        _ => pass(One::new(&name, None, Err(error.cause.to_string()))),
     }
+    true
 }
 
 fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &(dyn Fn(One) + Sync)) -> bool {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::fleet::machine_of_path;
+use peerlane::input_file::{Entry, Folder, What};
 use peerlane::one_line::shown;
 
 use super::gathered::machines;
@@ -55,13 +55,16 @@ pub(super) fn texts_of(targets: &[OsString], read: &[String]) -> Vec<One> {
     let mut all = Vec::new();
     let holds_any = |target: &&Path| read.iter().any(|name| Path::new(name).starts_with(shown(*target)));
     for target in targets.iter().map(Path::new).filter(|target| target.is_dir() && !holds_any(target)) {
-        let entries = || fs::read_dir(target).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut below: Vec<PathBuf> = entries().filter(|path| path.is_dir()).collect();
-        below.sort();
-        if below.is_empty() || entries().any(|path| path.is_file()) {
-            below = vec![target.to_owned()];
+        let entries = Folder::of(target).and_then(|folder| folder.entries(target)).unwrap_or_default();
+        let (folders, others): (Vec<Entry>, Vec<Entry>) = entries
+            .into_iter()
+            .filter(|entry| entry.what.is_ok())
+            .partition(|entry| matches!(entry.what, Ok(What::Folder)));
+        if folders.is_empty() || !others.is_empty() {
+            all.push(target.to_owned());
+        } else {
+            all.extend(folders.into_iter().map(|folder| folder.path));
         }
-        all.extend(below);
     }
     all.iter().filter_map(|folder| One::described(folder)).collect()
 }

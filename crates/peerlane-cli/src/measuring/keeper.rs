@@ -3,11 +3,11 @@
 //! A growing run is in `FILE.partial`: a line with the record so far, then one line per event. At its end it atomically
 //! replaces `FILE`; so `FILE` is complete at any time. `FILE.lock` keeps all three for one process.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use peerlane::input_file::{self, Kind, Refused};
 use peerlane::one_line::shown;
 use peerlane::run::{Event, Partial, Run, looks_like_run};
 
@@ -287,35 +287,33 @@ fn lock(path: &Path) -> Result<Lock, Failure> {
     let lock = Lock::of(path).map_err(|e| refused(&e.to_string()))?;
     match is_run(path) {
         Ok(false) => Err(refused("the file exists and is not a run; give another file, or remove it")),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
+        Err(error) if !error.is_absent() => Err(refused(&error.cause.to_string())),
         Ok(true) | Err(_) => Ok(lock),
     }
 }
 
 /// Whether a file is a run.
-pub(crate) fn is_run(path: &Path) -> io::Result<bool> {
-    let mut head = Vec::new();
-    File::open(path)?.take(HEAD).read_to_end(&mut head)?;
-    Ok(looks_like_run(&String::from_utf8_lossy(&head)))
+pub(crate) fn is_run(path: &Path) -> Result<bool, Refused> {
+    Ok(looks_like_run(&String::from_utf8_lossy(&input_file::head(path, HEAD)?)))
 }
 
 fn read(path: &Path) -> Result<Run, String> {
-    let problem = |why: &str| format!("{}: {why}", shown(path));
-    let text = fs::read_to_string(path).map_err(|e| problem(&e.to_string()))?;
-    Run::from_json(&text).map_err(|e| problem(&e.to_string()))
+    let text = input_file::text(path, Kind::Run)?;
+    Run::from_json(&text).map_err(|e| format!("{}: {e}", shown(path)))
 }
 
 /// Reads a growing record. A truncated last line was being written when its writer died; its steps are run again.
 fn read_partial(path: &Path) -> Result<Run, String> {
-    let problem = |why: &str| format!("{}: {why}", shown(path));
-    let bytes = fs::read(path).map_err(|e| problem(&e.to_string()))?;
-    let read = Partial::read(&String::from_utf8_lossy(&bytes)).map_err(|e| problem(&e.to_string()))?;
+    let bytes = input_file::read(path, Kind::Run)?;
+    let read = Partial::read(&String::from_utf8_lossy(&bytes)).map_err(|e| format!("{}: {e}", shown(path)))?;
     Ok(read.run)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing;
+    use std::fs;
+
     use super::*;
     use peerlane::measure::{Failure, void};
     use peerlane::plan::{Size, Step, Test, Work};

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
+use peerlane::input_file::attribute;
 use peerlane::machine::Machine;
 use peerlane::run::{Conditions, Subject};
+use peerlane::target::{TargetKind, design, unknown};
 
 use peerlane_gpu::{GpuName, timeline};
 
-use super::keeper::is_run;
 use super::protocol::Device;
 use crate::redact::Redactor;
-use crate::target::{system_file, unknown};
 use crate::{Failure, host, live};
 
 /// The simulated machine suggested where there is no GPU.
@@ -34,11 +33,10 @@ pub(crate) struct Measured {
 
 /// Time and host, as reported by the operating system.
 pub(crate) fn here() -> Conditions {
-    let text_of = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
     Conditions {
         began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         host: host::system(),
-        kernel: text_of("/proc/sys/kernel/osrelease"),
+        kernel: attribute("/proc/sys/kernel/osrelease"),
         ..Conditions::default()
     }
 }
@@ -122,13 +120,15 @@ pub(crate) fn resolve_redacted(
 
 /// The text of a system file; an error for any other target.
 fn described(path: &Path, name: &str) -> Result<String, Failure> {
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
-        return system_file(path, name).map_err(Failure::Message);
-    }
-    if name != "-" && !path.exists() {
-        return Err(Failure::Message(unknown(name, "no such system or file")));
-    }
-    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is captured text" };
+    let what = match TargetKind::of(path.as_os_str()) {
+        Ok(TargetKind::SystemFile | TargetKind::ClusterFile) => return Ok(design(path)?),
+        Ok(TargetKind::Run) => "is a recorded run",
+        Ok(_) => "is captured text",
+        Err(refused) if refused.is_absent() => {
+            return Err(Failure::Message(unknown(name, "no such system or file")));
+        }
+        Err(refused) => return Err(refused.into()),
+    };
     Err(Failure::new(format!(
         "{name} {what}: it can be checked, but not measured; give 'live', a system name or a system file"
     )))

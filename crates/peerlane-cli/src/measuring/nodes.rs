@@ -3,11 +3,11 @@
 //! As that of a run, a growing record is in `FILE.partial` and replaces `FILE` at its end; `FILE.lock` keeps both for one
 //! process. Who answers is the caller's: agents, or a simulated cluster.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use peerlane::input_file::{self, Kind};
 use peerlane::nodes::{Cell, Event, Network, NodesRun, execute, looks_like_nodes_run};
 use peerlane::one_line::shown;
 use peerlane::run::Partial;
@@ -20,6 +20,9 @@ use crate::{Failure, Outcome};
 
 /// The ending of a growing record.
 const PARTIAL: &str = "partial";
+
+/// How much of a file is read to see what it is, in bytes.
+const HEAD: u64 = 4096;
 
 /// How much may be lost if the whole machine stops.
 const SYNC: Duration = Duration::from_secs(1);
@@ -51,7 +54,7 @@ impl NodesFile {
             let nothing = format!("nothing to resume: neither {} nor {} exists", shown(&partial), shown(path));
             return Err(Failure::new(nothing));
         }
-        let text = fs::read(&from).map_err(|e| Failure::new(format!("{}: {e}", shown(&from))))?;
+        let text = input_file::read(&from, Kind::NodesRun)?;
         let read = NodesRun::read(&String::from_utf8_lossy(&text));
         let (run, _) = read.map_err(|e| Failure::new(format!("{}: {e}", shown(&from))))?;
         Ok((file, run))
@@ -60,14 +63,11 @@ impl NodesFile {
     fn at(path: &Path) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", shown(path)));
         let lock = Lock::of(path).map_err(|e| refused(&e.to_string()))?;
-        match fs::read(path) {
-            Ok(text)
-                if !text.is_empty()
-                    && !looks_like_nodes_run(&String::from_utf8_lossy(&text[..text.len().min(4096)])) =>
-            {
+        match input_file::head(path, HEAD) {
+            Ok(text) if !text.is_empty() && !looks_like_nodes_run(&String::from_utf8_lossy(&text)) => {
                 Err(refused("the file exists and is no record between nodes; give another file, or remove it"))
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
+            Err(error) if !error.is_absent() => Err(refused(&error.cause.to_string())),
             Ok(_) | Err(_) => Ok(NodesFile { lock, path: path.to_owned() }),
         }
     }

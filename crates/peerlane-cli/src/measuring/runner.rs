@@ -8,6 +8,7 @@ use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 use peerlane::plan::{Method, Plan, Scope, Selection};
 use peerlane::run::{Limits, Run};
+use peerlane::target::Opened;
 
 use peerlane_gpu::timeline;
 
@@ -19,24 +20,24 @@ use super::progress::Progress;
 use super::supervisor::{Ending, Supervisor, since_start};
 use crate::args::{Learn, Machines, WhatIf};
 use crate::redact::Redactor;
-use crate::target::{Loaded, change, is_named, load_changed, load_redacted};
+use crate::target::{is_named, load_changed, load_redacted};
 use crate::{Failure, live};
 
 /// The machines to check. This machine is measured, unless `passive`.
-pub(crate) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Loaded, Failure> {
+pub(crate) fn machines(wanted: &Machines, what_if: &WhatIf, learn: Learn) -> Result<Opened, Failure> {
     // a changed design cannot be measured
     let only = wanted.machine.as_deref();
     let Learn { passive, force, redact } = learn;
     match measured(wanted, passive || !what_if.edits.is_empty(), force.given, redact.given)? {
         Some(loaded) => Ok(loaded),
-        None if redact.given => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
+        None if redact.given => Ok(load_redacted(&wanted.targets, only)?.changed(&what_if.edits)?),
         None => load_changed(&wanted.targets, only, &what_if.edits),
     }
 }
 
 /// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is
 /// reported on stderr.
-fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Loaded>, Failure> {
+fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Opened>, Failure> {
     let meant = match wanted.targets.as_slice() {
         [] => true,
         [only] => only == "live",
@@ -49,7 +50,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
         Ok((run, incomplete)) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
             is_named(&case.machine, wanted.machine.as_deref())?;
-            Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
+            Ok(Some(Opened { cases: vec![case], incomplete, ..Opened::default() }))
         }
         Err(Failure::Message(why)) => {
             crate::console::say(&format!(

@@ -1,22 +1,21 @@
 //! Clusters and jobs from the arguments of `simulate` and `sweep`.
 
 use peerlane::one_line::shown;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::path::Path;
 
-use peerlane::cluster::{self, Cluster, Wanted};
+use peerlane::cluster::{Cluster, ClusterError, Wanted};
+use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
-use peerlane::measured_cluster;
 use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
+use peerlane::target::{changed, cluster, known_names};
 use peerlane::units::{Bytes, Rate, Seconds};
 use peerlane::what_if::Edit;
 
 use crate::Failure;
 use crate::args::{Grown, Machines};
-use crate::target::nodes::Record;
-use crate::target::{changed, is_nodes_run, known_names, load, system_file};
+use crate::target::load;
 
 /// The clusters to simulate, and whether some could not be read.
 pub(crate) fn clusters(machines: &Machines, grown: &Grown, hop_latency: f64) -> Result<(Vec<Cluster>, bool), Failure> {
@@ -57,12 +56,12 @@ pub(crate) fn alone(cluster: &Cluster, grown: &Grown) -> Result<(), Failure> {
 
 /// Rejects changes for nodes that no cluster has.
 pub(crate) fn meant(clusters: &[Cluster], grown: &Grown) -> Result<(), Failure> {
-    known_names(&grown.what_if.edits, clusters.iter().map(|cluster| &cluster.node))
+    Ok(known_names(&grown.what_if.edits, clusters.iter().map(|cluster| &cluster.node))?)
 }
 
 /// The clusters, if the targets are clusters.
 fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster>, Failure>> {
-    let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
+    let all: Vec<_> = targets.iter().map(|t| cluster(t)).collect();
     if all.is_empty() || all.iter().all(Option::is_none) {
         return None;
     }
@@ -74,39 +73,6 @@ fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster
         ))),
     });
     Some(each.collect())
-}
-
-/// A cluster from the catalogue, from a file, or as it was measured.
-pub(crate) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
-    let (path, target) = (Path::new(target), &*target.to_string_lossy());
-    if is_nodes_run(path) {
-        let measured = |record: Record| {
-            measured_cluster::cluster(&record.run).map_err(|e| Failure::new(format!("{}: {e}", record.file)))
-        };
-        return Some(Record::read(path).and_then(measured));
-    }
-    if let Some(found) = cluster::embedded(target) {
-        return Some(found.map_err(|e| Failure::new(e.to_string())));
-    }
-    if path.extension().is_none_or(|e| !e.eq_ignore_ascii_case("toml")) || !path.is_file() {
-        return None;
-    }
-    let text = match system_file(path, target) {
-        Ok(text) => text,
-        Err(why) => return Some(Err(Failure::new(why))),
-    };
-    if !cluster::looks_like_cluster(&text) {
-        return None;
-    }
-    let machine = |name: &str| -> Option<Machine> {
-        if let Some(found) = peerlane::catalogue::system(name) {
-            return found.ok();
-        }
-        let beside = path.parent().unwrap_or(Path::new("")).join(name);
-        let text = system_file(&beside, name).ok()?;
-        peerlane::catalogue::read_system(&text, name).ok()
-    };
-    Some(cluster::read_cluster(&text, target, machine).map_err(|e| Failure::new(e.to_string())))
 }
 
 /// The cluster with its nodes changed.
@@ -122,7 +88,7 @@ pub(crate) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<
     let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
-    let wanted: Wanted = network.parse().map_err(|e: cluster::ClusterError| refuse(e.to_string()))?;
+    let wanted: Wanted = network.parse().map_err(|e: ClusterError| refuse(e.to_string()))?;
     let positive = |what: &str, value: f64| {
         if value.is_finite() && value >= 0.0 {
             Ok(value)
@@ -168,7 +134,7 @@ pub(crate) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job,
         let workload = word.parse::<Workload>().map_err(refused)?;
         return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
     }
-    let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    let text = input_file::text(Path::new(word), Kind::Trace)?;
     let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
     Ok(Job::Program(word.to_owned(), trace.program, trace.bytes as u64))
 }

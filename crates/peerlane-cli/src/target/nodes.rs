@@ -1,16 +1,13 @@
-//! Records between nodes as TARGETs: whole, or as the machines of their nodes.
+//! Records between nodes as TARGETs, whole.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
-use peerlane::case::Case;
-use peerlane::measured_cluster::machines;
-use peerlane::nodes::{MAX_NODES_BYTES, NodesRun};
+use peerlane::nodes::NodesRun;
 use peerlane::one_line::shown;
 use peerlane::site::Site;
+use peerlane::target::{TargetKind, nodes_run};
 
-use super::{Source, is_nodes_run};
 use crate::Failure;
 use crate::redact::Redactor;
 
@@ -24,32 +21,18 @@ impl Record {
     /// The record that the only TARGET is; `None` where it is none.
     pub(crate) fn only(targets: &[OsString]) -> Option<Result<Self, Failure>> {
         let [path] = targets else { return None };
-        is_nodes_run(Path::new(path)).then(|| Record::read(Path::new(path)))
+        TargetKind::NodesRun.is(path).then(|| Record::read(Path::new(path)))
     }
 
     /// The records that the TARGETs are; `None` where none is one.
     pub(crate) fn all(targets: &[OsString]) -> Option<Result<Vec<Self>, Failure>> {
-        let is = targets.iter().any(|target| is_nodes_run(Path::new(target)));
+        let is = targets.iter().any(|target| TargetKind::NodesRun.is(target));
         is.then(|| targets.iter().map(|target| Record::read(Path::new(target))).collect())
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        Record::of(path).map_err(Failure::new)
-    }
-
-    /// The same, with the reason in words.
-    pub(super) fn of(path: &Path) -> Result<Self, String> {
         let file = shown(path);
-        let refuse = |why: String| format!("{file}: {why}");
-        if !is_nodes_run(path) {
-            return Err(refuse("no record between nodes, as `peerlane measure --nodes -o FILE` writes it".to_owned()));
-        }
-        let size = fs::metadata(path).map_or(0, |of| of.len());
-        if size > MAX_NODES_BYTES as u64 {
-            return Err(refuse(format!("larger than {} MiB", MAX_NODES_BYTES >> 20)));
-        }
-        let bytes = fs::read(path).map_err(|e| refuse(e.to_string()))?;
-        let (run, unreadable) = NodesRun::read(&String::from_utf8_lossy(&bytes)).map_err(|e| refuse(e.to_string()))?;
+        let (run, unreadable) = nodes_run(path)?;
         if unreadable > 0 {
             crate::console::say(&format!("{file}: left out {unreadable} lines that are cut or unreadable"));
         }
@@ -77,18 +60,6 @@ pub(crate) fn hide(redactor: &mut Redactor, run: &mut NodesRun) {
     redactor.serialised(run);
     (run.cluster, run.system) = simulated;
     run.nodes.iter_mut().zip(of_nodes).for_each(|(node, system)| node.system = system);
-}
-
-/// The machines of its nodes: commands that are about machines are about these.
-pub(super) fn nodes_of(run: &NodesRun, name: &str) -> Result<Source, String> {
-    let found = machines(run).map_err(|e| format!("{name}: {e}"))?;
-    if found.is_empty() {
-        return Err(format!(
-            "{name} is a record between nodes, none of which described itself; this command is about machines, and 'check', \
-             'report' and 'compare' read the record"
-        ));
-    }
-    Ok(Source::Cases(found.into_iter().map(Case::from).collect()))
 }
 
 /// Shows a record to a redactor: its nodes' names may stand anywhere.

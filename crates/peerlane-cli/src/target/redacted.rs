@@ -4,24 +4,23 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::path::Path;
 
-use peerlane::catalogue;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::nodes::NodesRun;
 use peerlane::run::MAX_RUN_BYTES;
+use peerlane::target::{OpenError, Opened, Opener, Source, TargetKind, design, nodes_run};
 
-use super::nodes::{self, Record};
-use super::{Source, example, is_nodes_run, read_document, system_file, unknown};
+use super::nodes;
 use crate::live;
 use crate::redact::Redactor;
 
 /// What a target holds, unread.
 enum Raw {
-    /// A system of the catalogue, which is public.
-    Public(Box<Source>),
+    /// What is public, or cannot be read: the library opens it.
+    Public,
     /// A system file.
     System(String),
-    /// A record between nodes.
-    Nodes(Box<NodesRun>),
+    /// A record between nodes, and how many of its lines cannot be read.
+    Nodes(Box<NodesRun>, usize),
     /// A file of text or JSON.
     Text(String),
     /// An archive or a folder.
@@ -30,82 +29,71 @@ enum Raw {
     Live(Box<live::Look>),
 }
 
-/// Each target, by the name that may be shown. All are learned from before the first is read, so that a name that one
+/// Opens each target by the name that may be shown. All are learned from before the first is read, so that a name that one
 /// source identifies is replaced in all.
-pub(super) fn read(targets: &[OsString]) -> Vec<(String, Result<Source, String>)> {
+pub(super) fn open(opener: &Opener, targets: &[OsString]) -> Result<Opened, OpenError> {
+    if targets.iter().filter(|t| *t == "-").count() > 1 {
+        return opener.open(targets);
+    }
     let mut redactor = Redactor::default();
-    let raw: Vec<(&OsString, Result<Raw, String>)> = targets.iter().map(|target| (target, open(target))).collect();
+    let raw: Vec<(&OsString, Result<Raw, OpenError>)> = targets.iter().map(|target| (target, raw(target))).collect();
     for (_, source) in &raw {
         match source {
             Ok(Raw::System(text) | Raw::Text(text)) => redactor.learn(text),
-            Ok(Raw::Nodes(run)) => nodes::learn(&mut redactor, run),
+            Ok(Raw::Nodes(run, _)) => nodes::learn(&mut redactor, run),
             Ok(Raw::Files(files)) => redactor.learn_files(files),
             Ok(Raw::Live(look)) => look.learn(&mut redactor),
-            Ok(Raw::Public(_)) | Err(_) => {}
+            Ok(Raw::Public) | Err(_) => {}
         }
     }
-    raw.into_iter().map(|(target, source)| redacted(target, source, &mut redactor)).collect()
+    opener.join(raw.into_iter().map(|(target, source)| redacted(opener, target, source, &mut redactor)))
 }
 
-fn redacted(target: &OsStr, source: Result<Raw, String>, redactor: &mut Redactor) -> (String, Result<Source, String>) {
+fn redacted(
+    opener: &Opener,
+    target: &OsStr,
+    source: Result<Raw, OpenError>,
+    redactor: &mut Redactor,
+) -> (String, Result<Source, OpenError>) {
     let path = target.to_string_lossy().into_owned();
     let name = redactor.source(&path);
-    match source {
-        Ok(Raw::Public(source)) => (path, Ok(*source)),
-        Ok(Raw::Live(look)) => (path, Ok(Source::Text(look.redacted(redactor).found))),
-        Ok(Raw::System(text)) => {
-            let text = redactor.text(&text);
-            let read = catalogue::read_design(&text, &name).map_err(|e| e.to_string());
-            (name, read.map(|machine| Source::Case(Box::new(machine.into()))))
-        }
-        Ok(Raw::Nodes(mut run)) => {
+    let source = match source {
+        Ok(Raw::Public) => return (path, opener.read(target)),
+        Ok(Raw::Live(look)) => return (path, Ok(Source::Text(look.redacted(redactor).found))),
+        Ok(Raw::System(text)) => Source::of_design(&name, &redactor.text(&text)),
+        Ok(Raw::Nodes(mut run, unreadable)) => {
             nodes::hide(redactor, &mut run);
-            let read = nodes::nodes_of(&run, &name);
-            (name, read)
+            Ok(Source::Nodes(run, unreadable))
         }
-        Ok(Raw::Text(text)) => {
-            let read = read_document(&name, redactor.text(&text).as_bytes());
-            (name, read)
-        }
-        Ok(Raw::Files(files)) => {
-            let found = evidence::read_files(&name, &redactor.files(&files));
-            (name, Ok(Source::Text(found)))
-        }
+        Ok(Raw::Text(text)) => Source::of_document(&name, redactor.text(&text).as_bytes()),
+        Ok(Raw::Files(files)) => Ok(Source::Text(evidence::read_files(&name, &redactor.files(&files)))),
         // messages are for whoever gave the name
-        Err(problem) => (path, Err(problem)),
-    }
+        Err(problem) => return (path, Err(problem)),
+    };
+    (name, source)
 }
 
-fn open(target: &OsStr) -> Result<Raw, String> {
-    let name = &*target.to_string_lossy();
-    if name == "live" {
-        return live::look().map(|look| Raw::Live(Box::new(look)));
-    }
-    if name == "-" {
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| format!("-: {e}"))?;
-        return evidence::unpack("-", bytes).map(of_files).map_err(|e| e.to_string());
-    }
-    if let Some(system) = catalogue::system(name) {
-        return system.map(|m| Raw::Public(Box::new(Source::Case(Box::new(m.into()))))).map_err(|e| e.to_string());
-    }
-    if name == example::NAME {
-        return example::read().map(|found| Raw::Public(Box::new(Source::Text(found))));
-    }
+fn raw(target: &OsStr) -> Result<Raw, OpenError> {
     let path = Path::new(target);
-    match path.try_exists() {
-        Ok(true) => {}
-        Ok(false) => return Err(unknown(name, "no such system or file")),
-        Err(error) => return Err(format!("{name}: {error}")),
-    }
-    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
-        return system_file(path, name).map(Raw::System);
-    }
-    if is_nodes_run(path) {
-        return Record::of(path).map(|record| Raw::Nodes(Box::new(record.run)));
-    }
-    let files = evidence::collect(path).map_err(|e| e.to_string())?;
-    Ok(if path.is_dir() { Raw::Files(files) } else { of_files(files) })
+    Ok(match TargetKind::of(target) {
+        Ok(TargetKind::Live) => Raw::Live(Box::new(live::look()?)),
+        Ok(TargetKind::Stdin) => {
+            let mut bytes = Vec::new();
+            let read = io::stdin().lock().take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes);
+            read.map_err(|e| format!("-: {e}"))?;
+            of_files(evidence::unpack("-", bytes)?)
+        }
+        Ok(TargetKind::SystemFile | TargetKind::ClusterFile) => Raw::System(design(path)?),
+        Ok(TargetKind::NodesRun) => {
+            let (run, unreadable) = nodes_run(path)?;
+            Raw::Nodes(Box::new(run), unreadable)
+        }
+        Ok(TargetKind::Folder) => Raw::Files(evidence::collect(path)?),
+        Ok(TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe) => {
+            of_files(evidence::collect(path)?)
+        }
+        Ok(TargetKind::System | TargetKind::Cluster | TargetKind::Example) | Err(_) => Raw::Public,
+    })
 }
 
 /// A single text, or an archive.

@@ -342,7 +342,7 @@ fn one_module_writes_files() {
                 let of_system = path.ends_with("peerlane-cli/src/system");
                 folders.extend((!tests && !of_system).then_some(path));
             } else if name.ends_with(".rs")
-                && !["build.rs", "tests.rs", "testing.rs", "output_file.rs"].contains(&&*name)
+                && !["build.rs", "tests.rs", "testing.rs", "output_file.rs", "input_file.rs"].contains(&&*name)
             {
                 let text = fs::read_to_string(&path).unwrap();
                 // the tests of a module are at its end

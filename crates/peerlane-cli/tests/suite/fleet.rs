@@ -351,8 +351,8 @@ fn records_between_nodes_are_read_from_a_folder_and_every_format_names_part_and_
     let mut growing: Value = serde_json::from_str(&whole).unwrap();
     let cells = growing["cells"].as_array_mut().unwrap().split_off(40);
     (growing["cells"], growing["complete"]) = (Value::Array(cells), Value::Bool(false));
-    let text = growing.to_string().replacen("\"schema\":\"peerlane/nodes/1\",", "", 1);
-    fs::write(folder.join("day2.json.partial"), format!("{{\"schema\":\"peerlane/nodes/1\",{}", &text[1..])).unwrap();
+    let text = growing.to_string().replacen("\"schema\":\"peerlane/nodes/2\",", "", 1);
+    fs::write(folder.join("day2.json.partial"), format!("{{\"schema\":\"peerlane/nodes/2\",{}", &text[1..])).unwrap();
     let found = document(&folder, &["."]);
     assert_eq!(found["records"], 3, "{:#}", found["notes"]);
     assert_eq!((machines(&found).len(), found["unread"].as_array().unwrap().len()), (16, 0));

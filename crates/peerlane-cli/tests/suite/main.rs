@@ -19,6 +19,8 @@ mod compare;
 mod devices;
 mod docs;
 mod documents;
+#[cfg(unix)]
+mod doors;
 mod examples;
 mod explain_rdma;
 mod facts;

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
+use peerlane_read::input_file::{self, Kind};
 use points::{LARGE, Point, SMALL, Scored, geometric, quantile, read, recorded, score};
 
 fn main() -> ExitCode {
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn table(machine: &str, file: &str) -> Result<Vec<Point>, String> {
-    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let text = input_file::text(Path::new(file), Kind::Source)?;
     let (target, gpus) = machine.split_once('*').unwrap_or((machine, "4"));
     let name = Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let collective = Collective::ALL.into_iter().find(|c| name.starts_with(&c.name().replace('-', "_")));

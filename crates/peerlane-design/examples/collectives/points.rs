@@ -11,6 +11,7 @@ use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_model::collectives::Choice;
 use peerlane_model::collectives::tuner::{Predicted, Ranks};
 use peerlane_read::catalogue::system;
+use peerlane_read::input_file::{self, Kind};
 
 /// Columns of a file of points.
 const HEADER: &str = "machine,target,nodes,gpus_per_node,nics_per_node_gbps,network,collective,size,setting,time_us,busbw_GBs,\
@@ -41,7 +42,7 @@ pub(crate) struct Point {
 
 /// The points of a file. A line of `#` is a comment.
 pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", shown(path)))?;
+    let text = input_file::text(path, Kind::Source)?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
     let rows = lines.filter(|(_, line)| *line != HEADER);
     rows.map(|(i, line)| point(line).map_err(|why| format!("{}:{}: {why}", shown(path), i + 1))).collect()

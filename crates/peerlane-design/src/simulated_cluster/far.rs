@@ -61,8 +61,8 @@ impl FarNic {
             return 1.0;
         }
         let of = |end: &End| {
-            let mine = end.node == self.node && end.nic.as_deref() == Some(&self.nic) && end.is_gpu();
-            mine.then(|| self.left.get(&end.memory).copied()).flatten().unwrap_or(1.0)
+            let mine = end.node == self.node && end.nic.as_deref() == Some(&self.nic);
+            end.memory.device().filter(|_| mine).and_then(|gpu| self.left.get(gpu).copied()).unwrap_or(1.0)
         };
         of(&step.from).min(of(&step.to))
     }

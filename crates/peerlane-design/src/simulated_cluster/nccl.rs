@@ -7,7 +7,7 @@ use super::predictor::{Known, Predictor, Share};
 use crate::cluster::{Cluster, Latencies};
 use crate::simulate::library::Library;
 use peerlane_machine::fabric::NodeId;
-use peerlane_measure::nodes::{End, Probe, Step, Transport};
+use peerlane_measure::nodes::{End, Memory, Probe, Step, Transport};
 use peerlane_model::collectives::Choice;
 use peerlane_model::expectation::{Bottleneck, Expected};
 use peerlane_model::solve::Problem;
@@ -58,7 +58,7 @@ impl Predictor<'_> {
     /// the GPU through its NIC.
     fn edges(&self, step: &Step) -> Vec<Step> {
         let (fabric, gpus) = (&self.cluster.node.fabric, self.cluster.gpus());
-        let rails: Vec<(u32, NodeId)> = match fabric.find(&step.from.memory) {
+        let rails: Vec<(u32, NodeId)> = match step.from.memory.device().and_then(|gpu| fabric.find(gpu)) {
             Some(gpu) if !step.is_among_many() => vec![(self.router.nic_of(gpu), gpu)],
             _ => self.router.rails(&gpus).into_iter().filter_map(|(nic, gpu)| Some((nic, *gpus.get(gpu)?))).collect(),
         };
@@ -68,8 +68,8 @@ impl Predictor<'_> {
         let mut edges = Vec::with_capacity(rails.len() * pairs.len());
         for (nic, gpu) in rails {
             let Some(nic) = self.cluster.nics.get(nic as usize) else { continue };
-            let [nic, memory] = [*nic, gpu].map(|id| fabric.node(id).name.clone());
-            let end = |node| End { node, nic: Some(nic.clone()), memory: memory.clone() };
+            let [nic, gpu] = [*nic, gpu].map(|id| fabric.node(id).name.clone());
+            let end = |node| End { node, nic: Some(nic.clone()), memory: Memory::Device(gpu.clone()) };
             edges.extend(pairs.iter().map(|(a, b)| Step {
                 from: end(*a),
                 to: end(*b),

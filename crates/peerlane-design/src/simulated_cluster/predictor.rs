@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{memory_near, nccl};
 use crate::cluster::{Cluster, ClusterRoute, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
-use peerlane_measure::nodes::{End, Probe, Step, Transport};
+use peerlane_measure::nodes::{End, Memory, Probe, Step, Transport};
 use peerlane_model::expectation::{Bottleneck, Expected};
 use peerlane_model::model::rdma::{NicDirection, measured_staging, nic_path};
 use peerlane_model::solve::{Problem, Resource};
@@ -40,7 +40,7 @@ pub struct Predictor<'a> {
 }
 
 /// What a path is between: two nodes, and at each end the same NIC with a memory of its own.
-pub(super) type Key = (usize, usize, String, [String; 2]);
+pub(super) type Key = (usize, usize, String, [Memory; 2]);
 
 impl<'a> Predictor<'a> {
     /// Of a cluster. Its latencies should be those of adapters ([`with_latencies_of_adapters`](super::with_latencies_of_adapters)).
@@ -118,7 +118,7 @@ impl<'a> Predictor<'a> {
     fn copied(&self, step: &Step) -> Option<f64> {
         let fabric = &self.cluster.node.fabric;
         let of = |end: &End, way| {
-            let (gpu, nic) = (fabric.find(&end.memory)?, fabric.find(end.nic.as_deref()?)?);
+            let (gpu, nic) = (fabric.find(end.memory.device()?)?, fabric.find(end.nic.as_deref()?)?);
             let path = nic_path(self.router.model(), gpu, nic, way, measured_staging(step.queue_pairs)).ok()?;
             Some(path.rate.bytes_per_second())
         };
@@ -146,8 +146,8 @@ impl<'a> Predictor<'a> {
         let fabric = &self.cluster.node.fabric;
         let id = fabric.find(nic)?;
         let index = self.cluster.nics.iter().position(|own| *own == id)? as u32;
-        let place = |node: usize, memory: &str| {
-            let device = fabric.find(memory).or_else(|| memory_near(self.cluster, id).ok())?;
+        let place = |node: usize, memory: &Memory| {
+            let device = fabric.find(&memory.to_string()).or_else(|| memory_near(self.cluster, id).ok())?;
             ((node as u64) < u64::from(self.cluster.nodes)).then_some(Place { node: node as u32, device })
         };
         let [from, to] = [&step.from, &step.to].map(|end| place(end.node, &memory(step, end)));
@@ -171,13 +171,13 @@ impl<'a> Predictor<'a> {
 }
 
 /// The memory that the NIC of an end reads or writes: the nearest of the host where a GPU's is staged.
-fn memory(step: &Step, end: &End) -> String {
-    if step.probe == Probe::SendStaged { "host".to_owned() } else { end.memory.clone() }
+fn memory(step: &Step, end: &End) -> Memory {
+    if step.probe == Probe::SendStaged { Memory::Host } else { end.memory.clone() }
 }
 
 /// The same step with host memory at both ends.
 fn of_host(step: &Step) -> Step {
-    let host = |end: &End| End { memory: "host".to_owned(), ..end.clone() };
+    let host = |end: &End| End { memory: Memory::Host, ..end.clone() };
     Step { from: host(&step.from), to: host(&step.to), ..step.clone() }
 }
 

@@ -28,8 +28,13 @@ pub struct ComparedStep<'a> {
 impl ComparedStep<'_> {
     /// What is delivered of what is expected: of rates measured over expected, of latencies the inverse.
     pub fn share(&self) -> Option<f64> {
-        let ratio = self.expected.as_ref()?.ratio(self.cell.value()?)?;
-        Some(if self.cell.step.probe == Probe::Latency { 1.0 / ratio } else { ratio })
+        self.share_of(self.expected.as_ref()?.value)
+    }
+
+    /// The same of any other number that it should be.
+    pub fn share_of(&self, should: f64) -> Option<f64> {
+        let value = self.cell.value()?;
+        Some(if self.cell.step.probe == Probe::Latency { should / value } else { value / should })
     }
 
     /// What the value is judged by: the nearest to it of what it may be.
@@ -82,7 +87,7 @@ type Key<'a> = ([(&'a str, Option<&'a str>); 2], Transport, Probe, [bool; 2]);
 fn key<'a>(run: &'a NodesRun, cell: &'a Cell) -> Key<'a> {
     let ends = [&cell.step.from, &cell.step.to].map(|end| {
         let host = run.nodes.get(end.node).map_or("", |node| node.host.as_str());
-        (host, end.nic.as_deref().or(end.is_gpu().then_some(end.memory.as_str())))
+        (host, end.nic.as_deref().or(end.memory.device()))
     });
     (ends, cell.step.transport, cell.step.probe, [cell.step.is_of_gpus(), cell.again])
 }

@@ -2,7 +2,8 @@
 //! that it does not know.
 
 use peerlane_machine::one_line::shown;
-use std::ffi::{OsStr, OsString};
+use peerlane_read::input_file::names;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -137,17 +138,14 @@ fn prefix_of(python: PathBuf) -> Option<PathBuf> {
 
 /// The entries of a folder whose names fit, in falling order of name, so that newer versions tend to come first.
 fn children(folder: &Path, fits: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().and_then(OsStr::to_str).is_some_and(&fits))
-        .collect();
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found
+    let found = names(folder).into_iter().rev().filter(|name| fits(name));
+    found.map(|name| folder.join(name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     /// A root with NCCL in the folders; removed when dropped.

@@ -222,7 +222,7 @@ impl Execution<'_> {
         let mut known = HashSet::new();
         for pairs in [&mut alone, &mut pairs] {
             // a loopback is a pair of one end with itself, which GPU memory has none of
-            if rail.iter().any(End::is_gpu) {
+            if rail.iter().any(|end| end.memory.is_device()) {
                 pairs.retain(|(a, b)| a != b);
             }
             // what is measured both ways at once is a pair of either order

@@ -1,26 +1,31 @@
-//! The record of a measurement between nodes: `peerlane/nodes/1`.
+//! The record of a measurement between nodes: `peerlane/nodes/2`. Of `peerlane/nodes/1` only the names of memory differ.
 //!
 //! While it grows it is JSON lines, first the record without cells and then an [`Event`] a line, as that of a
 //! [`Run`](crate::run::Run), so that nothing measured is lost where the writer dies.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Compared, Lost, Node, NodePlan, PortErrors, Samples, Step};
+use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
 use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, digits, is_settled, list};
+use peerlane_machine::names::number_after;
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
 use peerlane_machine::units::Seconds;
 use peerlane_read::evidence::from_json;
+use peerlane_read::input_file::Kind;
 
 /// Names the format of [`NodesRun`].
-pub const SCHEMA: &str = "peerlane/nodes/1";
+pub const SCHEMA: &str = "peerlane/nodes/2";
+
+/// The one before it, which is read, too.
+const EARLIER: &str = "peerlane/nodes/1";
 
 /// The longest record that is read: 1,000 nodes with eight NICs each have some 100 MB.
-pub const MAX_NODES_BYTES: usize = 512 << 20;
+pub const MAX_NODES_BYTES: usize = Kind::NodesRun.limit() as usize;
 
 /// What came of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -157,6 +162,23 @@ pub struct NodesRun {
     pub cells: Vec<Cell>,
 }
 
+/// Reads [`Memory`] of this format or of [`EARLIER`], where it was a name and a GPU's began with `GPU`.
+pub(super) fn memory<'de, D: Deserializer<'de>>(from: D) -> Result<Memory, D::Error> {
+    /// A name of the present format comes before one of the earlier one.
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "memory is \"host\", \"devices\", {\"numa\": 0} or {\"device\": \"GPU0\"}")]
+    enum Written {
+        Now(Memory),
+        Earlier(String),
+    }
+    Ok(match Written::deserialize(from)? {
+        Written::Now(memory) => memory,
+        Written::Earlier(name) if name == "GPUs" => Memory::Devices,
+        Written::Earlier(name) if name.starts_with("GPU") => Memory::Device(name),
+        Written::Earlier(name) => Memory::of_host(number_after(&name, "host")),
+    })
+}
+
 /// Whether a text can only be meant as the record of a measurement between nodes.
 pub fn looks_like_nodes_run(text: &str) -> bool {
     let head = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
@@ -242,22 +264,20 @@ impl NodesRun {
             }
             Err(_) => (from_json(text)?, 0),
         };
-        if run.schema != SCHEMA {
+        if ![SCHEMA, EARLIER].contains(&&*run.schema) {
             return Err(RunError::Schema(run.schema));
         }
+        SCHEMA.clone_into(&mut run.schema);
         let nodes = run.nodes.len();
         let unknown = run.cells.iter().flat_map(|c| c.step.nodes()).find(|node| *node >= nodes);
         let named = run.lost.iter().map(|lost| lost.node).chain(run.ports.iter().map(|of| of.node));
         if let Some(node) = unknown.or(named.into_iter().find(|node| *node >= nodes)) {
             return Err(RunError::Machine(format!("there is a value of node {node}, and there are {nodes} nodes")));
         }
-        let mut latest: HashMap<(&Step, bool), usize> = HashMap::new();
-        for (at, cell) in run.cells.iter().enumerate() {
-            latest.insert((&cell.step, cell.again), at);
-        }
-        let latest: HashSet<usize> = latest.into_values().collect();
-        let mut at = 0..;
-        run.cells.retain(|_| at.next().is_some_and(|at| latest.contains(&at)));
+        let mut known = HashSet::new();
+        let is_latest = run.cells.iter().rev().map(|cell| known.insert((&cell.step, cell.again)));
+        let mut is_latest = is_latest.collect::<Vec<bool>>().into_iter().rev();
+        run.cells.retain(|_| is_latest.next() == Some(true));
         Ok((run, unreadable))
     }
 

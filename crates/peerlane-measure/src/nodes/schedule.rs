@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pairings::{Round, near, shifts, tournament};
-use super::{End, Method, Node, Probe, Step, Transport};
+use super::{End, Memory, Method, Node, Probe, Step, Transport};
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// Up to so many nodes, all pairs take no longer than shifts.
@@ -272,7 +272,7 @@ impl NodePlan {
         let mut rounds = Vec::new();
         for &transport in &self.transports {
             for rail in rails(nodes, transport) {
-                let of_gpus = rail.iter().any(End::is_gpu);
+                let of_gpus = rail.iter().any(|end| end.memory.is_device());
                 if transport == Transport::Verbs && of_gpus {
                     let steps = |(a, b): &(usize, usize)| step(transport, false, &rail[*a], &rail[*b]);
                     let pairings = near(rail.len(), GPU_DISTANCES);
@@ -321,7 +321,7 @@ impl NodePlan {
 fn staged(nodes: &[Node]) -> Vec<Vec<Step>> {
     let end = |(node, of): (usize, &Node)| {
         let nic = of.nics.iter().find(|nic| nic.gpu.is_some())?;
-        Some(End { node, nic: Some(nic.name.clone()), memory: nic.gpu.as_ref()?.name.clone() })
+        Some(End { node, nic: Some(nic.name.clone()), memory: Memory::Device(nic.gpu.as_ref()?.name.clone()) })
     };
     let ends: Vec<End> = nodes.iter().enumerate().filter_map(end).collect();
     let step = |(a, b): &(usize, usize)| Step {
@@ -344,7 +344,7 @@ fn together(nodes: &[Node], transport: Transport) -> Vec<Vec<Step>> {
     };
     let fewer: Vec<Vec<(usize, usize)>> = (0..).map_while(far).collect();
     let rails: Vec<Vec<End>> =
-        rails(nodes, transport).into_iter().filter(|rail| !rail.iter().any(End::is_gpu)).collect();
+        rails(nodes, transport).into_iter().filter(|rail| !rail.iter().any(|end| end.memory.is_device())).collect();
     let steps = |pairs: &Vec<(usize, usize)>| {
         let both = |(a, b): &(usize, usize)| {
             let end = |rail: &[End], node: usize| rail.iter().find(|end| end.node == node).cloned();
@@ -379,7 +379,7 @@ fn grown(all: usize) -> impl Iterator<Item = usize> {
 
 /// The all-reduce among all GPUs of these nodes.
 pub(super) fn all_reduce(nodes: &[Node], all: &[usize]) -> Step {
-    let end = |node| End { node, nic: None, memory: "GPUs".to_owned() };
+    let end = |node| End { node, nic: None, memory: Memory::Devices };
     let gpus: usize = all.iter().filter_map(|node| nodes.get(*node)).map(|node| node.gpus.len()).sum();
     let (first, last) = (all.first().copied().unwrap_or(0), all.last().copied().unwrap_or(0));
     Step {
@@ -401,7 +401,7 @@ fn is_nccl(steps: &[Step]) -> bool {
 fn of_first_gpus(nodes: &[Node], has: impl Fn(&Node) -> bool) -> Vec<End> {
     let end = |(node, of): (usize, &Node)| {
         let gpu = of.gpus.first().filter(|_| has(of))?;
-        Some(End { node, nic: None, memory: gpu.name.clone() })
+        Some(End { node, nic: None, memory: Memory::Device(gpu.name.clone()) })
     };
     let ends: Vec<End> = nodes.iter().enumerate().filter_map(end).collect();
     if ends.len() > 1 { ends } else { Vec::new() }
@@ -414,7 +414,7 @@ pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
     let indexed = || nodes.iter().enumerate();
     match transport {
         Transport::Tcp => {
-            let host = indexed().map(|(node, _)| End { node, nic: None, memory: "host".to_owned() }).collect();
+            let host = indexed().map(|(node, _)| End { node, nic: None, memory: Memory::Host }).collect();
             return [host, of_first_gpus(nodes, |_| true)].into_iter().filter(|rail| !rail.is_empty()).collect();
         }
         Transport::Nccl => {
@@ -426,8 +426,8 @@ pub(super) fn rails(nodes: &[Node], transport: Transport) -> Vec<Vec<End>> {
     let rail = |rail: usize, gpus: bool| {
         let end = |(node, of): (usize, &Node)| {
             let nic = of.nics.get(rail)?;
-            let memory = if gpus { nic.direct_gpu()? } else { &nic.memory };
-            Some(End { node, nic: Some(nic.name.clone()), memory: memory.to_owned() })
+            let memory = if gpus { Memory::Device(nic.direct_gpu()?.to_owned()) } else { nic.memory.clone() };
+            Some(End { node, nic: Some(nic.name.clone()), memory })
         };
         indexed().filter_map(end).collect::<Vec<End>>()
     };

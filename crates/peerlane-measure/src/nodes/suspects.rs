@@ -202,12 +202,12 @@ fn candidates(all: &[Compared], across: &[usize]) -> BTreeMap<(Place, Direction)
 #[cfg(test)]
 mod tests {
     use super::super::schedule::step;
-    use super::super::{Method, Nic, Node, NodePlan, Transport, Wanted};
+    use super::super::{Memory, Method, Nic, Node, NodePlan, Transport, Wanted};
     use super::*;
     use peerlane_machine::random::Random;
 
     fn steps(nodes: usize, nics: usize, all_pairs: bool) -> Vec<Step> {
-        let nic = |n| Nic { name: format!("mlx5_{n}"), memory: "host".to_owned(), ..Nic::default() };
+        let nic = |n| Nic { name: format!("mlx5_{n}"), ..Nic::default() };
         let node = |n| Node { host: format!("node{n}"), nics: (0..nics).map(nic).collect(), ..Node::default() };
         let nodes: Vec<Node> = (0..nodes).map(node).collect();
         let wanted = Wanted { transports: vec![Transport::Verbs], all_pairs, ..Wanted::default() };
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn latencies_have_no_direction() {
-        let ends = |node| End { node, nic: None, memory: "host".to_owned() };
+        let ends = |node| End { node, nic: None, memory: Memory::Host };
         let pairs = [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)];
         let steps: Vec<Step> = pairs.map(|(a, b)| step(Transport::Tcp, true, &ends(a), &ends(b))).into();
         let values: Vec<Compared> = steps

@@ -10,10 +10,11 @@ use serde::Deserialize;
 use super::{Cell, Event, Run, SCHEMA};
 use crate::plan::Work;
 use peerlane_machine::matrix::Quantity;
-use peerlane_read::evidence::{MAX_SOURCE_BYTES, from_json};
+use peerlane_read::evidence::from_json;
+use peerlane_read::input_file::Kind;
 
 /// The longest record that is read: as much as of any source, and some 50,000 cells with all their samples.
-pub const MAX_RUN_BYTES: usize = MAX_SOURCE_BYTES as usize;
+pub const MAX_RUN_BYTES: usize = Kind::Run.limit() as usize;
 
 /// What all formats of runs are called, up to their number.
 const FAMILY: &str = "peerlane/run/";

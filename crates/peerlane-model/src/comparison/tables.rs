@@ -61,7 +61,9 @@ pub struct Measurement<'c> {
 impl Cell<'_> {
     /// Measured ÷ expected, of the last number that a program measured, else of the last that was published.
     pub fn ratio(&self) -> Option<f64> {
-        self.expected.as_ref()?.ratio(self.measured.last()?.value)
+        let expected = self.expected.as_ref()?.value;
+        let ratio = self.measured.last()?.value / expected;
+        (expected > 0.0 && ratio.is_finite()).then_some(ratio)
     }
 }
 

@@ -199,7 +199,7 @@ impl Gpus {
             return Ok(Verdict::Unverified("this side has received nothing".to_owned()));
         }
         for (n, sink) in sinks.into_iter().enumerate() {
-            match ranks.compare(&step.to.memory, sink, seed_of(seed, n))? {
+            match ranks.compare(&step.to.memory.to_string(), sink, seed_of(seed, n))? {
                 Verdict::Intact => {}
                 Verdict::Corrupt(how) => return Ok(Verdict::Corrupt(format!("stream {n}: {how}"))),
                 other => return Ok(other),
@@ -292,9 +292,9 @@ fn seed_of(step: u64, stream: usize) -> u32 {
 fn ends(ranks: &mut Ranks, step: &Step, part: Part, size: usize, seed: u32) -> Result<Ends, Failure> {
     let mut ends = Ends::of_host(0, 0);
     if part.active {
-        ends.out = Box::new(Source(ranks.source(&step.from.memory, size, HEADER, seed)?));
+        ends.out = Box::new(Source(ranks.source(&step.from.memory.to_string(), size, HEADER, seed)?));
     } else {
-        ends.incoming = Box::new(Sink(ranks.sink(&step.to.memory, size)?));
+        ends.incoming = Box::new(Sink(ranks.sink(&step.to.memory.to_string(), size)?));
     }
     Ok(ends)
 }

@@ -41,7 +41,6 @@ fn shell(name: &str, when: &str) -> (Arc<GpuSides>, Found) {
     let once: PathBuf = std::env::temp_dir().join(format!("peerlane-gpu-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&once);
     let script = format!("once={}\nwhile read -r line; do case \"$line\" in\n{when}{SOUND}\nesac; done", shown(&once));
-    #[allow(clippy::disallowed_methods, reason = "tests choose their programs themselves")]
     let program = move || {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &script]);

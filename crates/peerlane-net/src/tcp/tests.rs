@@ -10,7 +10,7 @@ fn hub() -> Hub {
 }
 
 fn step(probe: Probe, size: u64, queue_pairs: u32) -> Step {
-    let end = |node| End { node, nic: None, memory: "host".to_owned() };
+    let end = |node| End { node, nic: None, memory: Memory::Host };
     Step {
         from: end(0),
         to: end(1),
@@ -147,6 +147,6 @@ fn what_tcp_cannot_do_is_not_applicable() {
         assert_eq!(side(&wrong).unwrap().0, FlagKind::NotApplicable);
     }
     let mut near = step(Probe::Send, 1, 1);
-    near.from.memory = "host1".to_owned();
+    near.from.memory = Memory::Numa(1);
     assert!(side(&near).unwrap().1.contains("host1"));
 }

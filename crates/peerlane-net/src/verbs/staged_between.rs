@@ -45,7 +45,7 @@ impl StagedVerbs {
         let mut verbs = Verbs::made(step, active, patience, None)?;
         let end = if active { &step.from } else { &step.to };
         let (host, slots) = verbs.slots(active)?;
-        let mut stage = gpus.stage(&end.memory, &host, &slots, verbs.message())?;
+        let mut stage = gpus.stage(&end.memory.to_string(), &host, &slots, verbs.message())?;
         if active {
             verbs.send_from(&mut *stage)?
         } else {

@@ -1,11 +1,11 @@
 //! What the kernel shows of RDMA adapters under `/sys/class/infiniband`: GIDs with their types, rates, NUMA nodes.
 
-use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use peerlane_machine::units::Rate;
 use peerlane_measure::nodes::Gid as Kind;
+use peerlane_read::input_file::attribute;
 
 /// Where the kernel shows adapters.
 pub(super) const CLASS: &str = "/sys/class/infiniband";
@@ -53,7 +53,7 @@ impl Folder {
     }
 
     fn text(&self, file: &str) -> Option<String> {
-        fs::read_to_string(self.0.join(file)).ok().map(|text| text.trim().to_owned())
+        attribute(self.0.join(file))
     }
 
     /// Whether there is hardware: `rdma_rxe` and `siw` are on no bus, and the rates that they report mean nothing.
@@ -97,6 +97,8 @@ impl Folder {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// The folder of an adapter with these files, for as long as a test needs it.

@@ -1,8 +1,7 @@
 //! Reading sources within limits, and running every scanner over them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::archive;
@@ -10,10 +9,11 @@ use super::coverage;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Heading, Text, Warning, prose, repair, text::decode};
+use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
-pub const MAX_SOURCE_BYTES: u64 = 64 << 20;
+pub const MAX_SOURCE_BYTES: u64 = Kind::Source.limit();
 
 /// The most lines of one source; captures of that length in bytes have a tenth of them.
 const MAX_LINES: usize = 4 << 20;
@@ -36,9 +36,9 @@ const MAX_DEPTH: usize = 8;
 /// Why a source could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The operating system refused: which file, and why.
-    #[error("{0}: {1}")]
-    Io(String, io::Error),
+    /// A file cannot be read: which, and why.
+    #[error(transparent)]
+    File(#[from] Refused),
     /// It is larger than [`MAX_SOURCE_BYTES`].
     #[error("{0}: larger than {mib} MiB; cut out the part that matters", mib = MAX_SOURCE_BYTES >> 20)]
     TooLarge(String),
@@ -201,7 +201,7 @@ pub fn read_stream(name: &str, stream: impl Read) -> Result<Found, ReadError> {
 }
 
 fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
-    let io = |cause| ReadError::Io(name.to_owned(), cause);
+    let io = |cause| Refused { file: name.to_owned(), cause };
     let mut bytes = Vec::new();
     let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
@@ -251,31 +251,26 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
 ///
 /// In a folder, a file that cannot be read is a warning and not an error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
-    let name = shown(path);
-    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(name.clone(), cause))?;
-    if !meta.is_dir() {
-        return scan_bytes(&name, file_bytes(path)?);
+    if input_file::what(path)? != What::Folder {
+        return scan_bytes(&shown(path), file_bytes(path)?);
     }
     if super::sysfs::is_root(path) {
-        return Ok(super::sysfs::read(path));
+        return Ok(super::sysfs::read(path)?);
     }
-    let mut listing = Listing { files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
-    list(path, 0, &mut listing)?;
-    let Listing { mut files, refused, .. } = listing;
-    files.sort();
+    let listing = list_all(path)?;
     let mut found = Found::default();
-    found.warnings.extend(refused.iter().map(|e| Warning::general(e.to_string())));
+    found.warnings.extend(listing.refused.iter().map(|e| Warning::general(e.to_string())));
     let mut room = MAX_FOLDER_BYTES;
-    for file in files {
+    for (file, what) in listing.files {
         // only a tree of sysfs is a folder here
-        if file.is_dir() {
-            found.append(super::sysfs::read(&file));
+        if what == What::Folder {
+            found.append(super::sysfs::read(&file)?);
             continue;
         }
-        let bytes = file_bytes(&file);
+        let bytes = bytes_of(&file, listing.folder.open(&file, Kind::Source));
         let size = bytes.as_ref().map_or(0, Vec::len);
         if size > room {
-            let last = shown(&file);
+            let (name, last) = (shown(path), shown(&file));
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
             found.warnings.push(Warning::general(message));
@@ -337,23 +332,20 @@ pub fn read_files(name: &str, files: &Files) -> Found {
 /// The files that [`read_path`] would read of a folder or an archive, unread, so that they can be changed first. A file that
 /// is no archive is the only one, by its own name.
 pub fn collect(path: &Path) -> Result<Files, ReadError> {
-    let name = path.file_name().map_or_else(|| "file".to_owned(), |n| n.to_string_lossy().into_owned());
-    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(shown(path), cause))?;
-    if !meta.is_dir() {
+    if input_file::what(path)? != What::Folder {
+        let name = path.file_name().map_or_else(|| "file".to_owned(), |n| n.to_string_lossy().into_owned());
         return unpack(&name, file_bytes(path)?);
     }
     if super::sysfs::is_root(path) {
-        return Ok(super::sysfs::record(path));
+        return Ok(super::sysfs::record(path)?);
     }
-    let mut listing = Listing { files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
-    list(path, 0, &mut listing)?;
-    listing.files.sort();
+    let listing = list_all(path)?;
     let mut files = Files::default();
-    for file in listing.files {
+    for (file, what) in listing.files {
         let below = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
-        if file.is_dir() {
-            files.append(&below, super::sysfs::record(&file));
-        } else if let Ok(bytes) = file_bytes(&file) {
+        if what == What::Folder {
+            files.append(&below, super::sysfs::record(&file)?);
+        } else if let Ok(bytes) = bytes_of(&file, listing.folder.open(&file, Kind::Source)) {
             if files.size() + bytes.len() > MAX_FOLDER_BYTES {
                 break;
             }
@@ -381,49 +373,57 @@ pub fn unpack(name: &str, bytes: Vec<u8>) -> Result<Files, ReadError> {
 
 /// What a file or pipe holds, if it is text or an archive.
 fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let name = shown(path);
-    let io = |cause| ReadError::Io(name.clone(), cause);
-    let file = File::open(path).map_err(io)?;
+    bytes_of(path, input_file::open(path, Kind::Source))
+}
+
+fn bytes_of(path: &Path, opened: Result<Input, Refused>) -> Result<Vec<u8>, ReadError> {
+    let input = opened?;
     // its size is known before 64 MiB of it are read
-    if file.metadata().is_ok_and(|m| m.is_file() && m.len() > MAX_SOURCE_BYTES) {
-        return Err(ReadError::TooLarge(name));
+    if input.size() > MAX_SOURCE_BYTES {
+        return Err(ReadError::TooLarge(shown(path)));
     }
-    read_bytes(&name, file)
+    read_bytes(&shown(path), input)
 }
 
 /// What is in a folder.
 struct Listing {
-    /// Files that may be read.
-    files: Vec<PathBuf>,
-    /// Subfolders that may not.
-    refused: Vec<ReadError>,
+    folder: Folder,
+    /// Files that may be read, and trees of sysfs.
+    files: Vec<(PathBuf, What)>,
+    /// Subfolders, links and files that may not.
+    refused: Vec<Refused>,
     /// How many more entries are looked at.
     left: usize,
 }
 
-fn list(folder: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
-    let io = |cause| ReadError::Io(shown(folder), cause);
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        listing.left = listing.left.saturating_sub(1);
+fn list_all(path: &Path) -> Result<Listing, ReadError> {
+    let mut listing = Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
+    list(path, 0, &mut listing)?;
+    listing.files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(listing)
+}
+
+fn list(path: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
+    for entry in listing.folder.entries(path)? {
+        listing.left -= 1;
         if listing.files.len() >= MAX_FILES || listing.left == 0 {
-            return Err(ReadError::TooManyFiles(shown(folder)));
+            return Err(ReadError::TooManyFiles(shown(path)));
         }
-        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
-        if hidden {
+        if entry.is_hidden() {
             continue;
         }
-        if path.is_dir() {
-            if super::sysfs::is_root(&path) {
-                listing.files.push(path);
-            } else if depth < MAX_DEPTH && !path.is_symlink() {
-                match list(&path, depth + 1, listing) {
-                    Err(error @ ReadError::Io { .. }) => listing.refused.push(error),
-                    done => done?,
+        let Entry { path, is_link, what } = entry;
+        match what {
+            Err(refused) => listing.refused.push(refused),
+            Ok(What::Folder) if !super::sysfs::is_root(&path) => {
+                if depth < MAX_DEPTH && !is_link {
+                    match list(&path, depth + 1, listing) {
+                        Err(ReadError::File(refused)) => listing.refused.push(refused),
+                        done => done?,
+                    }
                 }
             }
-        } else if path.is_file() {
-            listing.files.push(path);
+            Ok(what) => listing.files.push((path, what)),
         }
     }
     Ok(())

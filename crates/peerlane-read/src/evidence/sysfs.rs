@@ -13,6 +13,7 @@ use super::sysfs_tree::{Function, address, function_of, tree};
 use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::words::{hex, pci_id, pcie_width};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
+use crate::input_file::Refused;
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::one_line::{one_line, shown};
 use peerlane_machine::units::Bytes;
@@ -30,7 +31,7 @@ const MAX_DEPTH: usize = 32;
 
 /// Whether a folder is, or holds, a `sys` with PCI devices.
 pub(super) fn is_root(path: &Path) -> bool {
-    is_root_of(&Disk(path))
+    Disk::of(path).is_ok_and(|disk| is_root_of(&disk))
 }
 
 /// The same of any tree.
@@ -39,15 +40,15 @@ pub(super) fn is_root_of(tree: &dyn Tree) -> bool {
 }
 
 /// Reads the machine below `root`.
-pub(super) fn read(root: &Path) -> Found {
-    let disk = Disk(root);
+pub(super) fn read(root: &Path) -> Result<Found, Refused> {
+    let disk = Disk::of(root)?;
     let name = shown(root);
     if disk.is_folder("sys/bus/pci/devices") {
-        return read_tree(&name, &disk);
+        return Ok(read_tree(&name, &disk));
     }
     // a `sys` alone: `/proc` is its neighbour
-    let parent = root.parent().map(Disk);
-    read_parts(&name, &disk, &Below { tree: parent.as_ref().map_or(&disk as &dyn Tree, |p| p), folder: "proc" })
+    let parent = root.parent().map(Disk::of).transpose()?;
+    Ok(read_parts(&name, &disk, &Below { tree: parent.as_ref().map_or(&disk as &dyn Tree, |p| p), folder: "proc" }))
 }
 
 /// Reads the machine of a tree that holds `sys/bus/pci/devices` or `bus/pci/devices`.
@@ -58,11 +59,14 @@ pub(super) fn read_tree(name: &str, tree: &dyn Tree) -> Found {
 
 /// The files that [`read_path`](super::read_path) reads of the machine below `root`, such as `/`: below `sys/` and
 /// `proc/`, as they stand there but for what `cpuinfo` repeats, so that they give the same machine elsewhere.
-pub fn record(root: &Path) -> Files {
-    let disk = Disk(root);
+///
+/// # Errors
+/// Where there is no such folder.
+pub fn record(root: &Path) -> Result<Files, Refused> {
+    let disk = Disk::of(root)?;
     let recorder = Recorder::new(&disk);
     read_tree("", &recorder);
-    shortened(recorder)
+    Ok(shortened(recorder))
 }
 
 fn shortened(recorder: Recorder) -> Files {
@@ -76,15 +80,18 @@ fn shortened(recorder: Recorder) -> Files {
 }
 
 /// The same without the files of PCI functions that do not concern the paths between GPUs, NICs and memory.
-pub fn record_what_matters(root: &Path) -> Files {
-    let disk = Disk(root);
+///
+/// # Errors
+/// Where there is no such folder.
+pub fn record_what_matters(root: &Path) -> Result<Files, Refused> {
+    let disk = Disk::of(root)?;
     let recorder = Recorder::new(&disk);
     let found = read_tree("", &recorder);
     let tree = found.evidence.into_iter().find_map(|e| if let Fact::Pci(tree) = e.fact { Some(tree) } else { None });
     let kept: HashSet<PciAddress> = tree.iter().flat_map(|t| &t.devices).filter_map(|d| d.address).collect();
     let mut files = shortened(recorder);
     files.retain(|path, _| function_of(path).is_none_or(|function| kept.contains(&function)));
-    files
+    Ok(files)
 }
 
 fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
@@ -395,7 +402,7 @@ mod tests {
         symlink(target, root.0.join("sys/class/infiniband/mlx5_0")).unwrap();
 
         assert!(is_root(&root.0) && is_root(&root.0.join("sys")));
-        let found = read(&root.0);
+        let found = read(&root.0).unwrap();
         let tree = pci(&found);
         let [top, bridge, gpu, nic] = &tree.devices[..] else { panic!("{tree:?}") };
         assert_eq!(
@@ -436,7 +443,7 @@ mod tests {
             fs::create_dir_all(link.parent().unwrap()).unwrap();
             symlink(target, link).unwrap();
         }
-        let found = read(&root.0);
+        let found = read(&root.0).unwrap();
         let devices = pci(&found).devices.last().unwrap().os_devices.clone();
         let names: Vec<(&str, bool, Option<f64>)> =
             devices.iter().map(|d| (d.name.as_str(), d.rdma, d.gigabits)).collect();
@@ -456,7 +463,7 @@ mod tests {
         fs::write(root.0.join("bus/pci/devices/0000:02:00.0/config"), header).unwrap();
         root.write("class/net/eth0/device/uevent", "DRIVER=x\nPCI_SLOT_NAME=0000:02:00.0\n");
         root.write("class/net/eth0/speed", "100000\n");
-        let found = read(&root.0);
+        let found = read(&root.0).unwrap();
         let tree = pci(&found);
         assert_eq!(tree.devices.iter().map(|d| d.parent).collect::<Vec<_>>(), [None, Some(0), Some(1)]);
         assert_eq!(tree.devices[2].os_devices[0].gigabits, Some(100.0));

@@ -4,11 +4,10 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Read;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use crate::input_file::{Folder, Refused};
 use peerlane_machine::one_line::is_hidden;
 
 /// The most entries that are read of one folder: more than the functions of the largest machines.
@@ -36,39 +35,39 @@ pub(super) trait Tree {
 }
 
 /// A folder of this machine.
-pub(super) struct Disk<'a>(pub(super) &'a Path);
+pub(super) struct Disk {
+    folder: Folder,
+    path: PathBuf,
+}
 
-impl Disk<'_> {
+impl Disk {
+    pub(super) fn of(path: &Path) -> Result<Self, Refused> {
+        Ok(Disk { folder: Folder::of(path)?, path: path.to_owned() })
+    }
+
     fn at(&self, path: &str) -> PathBuf {
-        if path.is_empty() { self.0.to_owned() } else { self.0.join(path) }
+        if path.is_empty() { self.path.clone() } else { self.path.join(path) }
     }
 }
 
-impl Tree for Disk<'_> {
+impl Tree for Disk {
     fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
-        let path = self.at(path);
-        let mut bytes = Vec::new();
-        // opening a pipe in a copied tree would block for ever
-        fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-        File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        self.folder.head(&self.at(path), limit).ok()
     }
 
     fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.take(MAX_ENTRIES).filter_map(|e| e.file_name().into_string().ok()).collect();
+        let mut names = self.folder.names(&self.at(path));
+        names.truncate(MAX_ENTRIES);
         names.retain(|name| !name.contains(is_hidden));
-        names.sort();
         names
     }
 
     fn link(&self, path: &str) -> Option<String> {
-        fs::read_link(self.at(path)).ok().map(|target| target.to_string_lossy().into_owned())
+        self.folder.link(&self.at(path)).map(|target| target.to_string_lossy().into_owned())
     }
 
     fn is_folder(&self, path: &str) -> bool {
-        self.at(path).is_dir()
+        self.folder.holds(&self.at(path))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Names of nodes and links in drawings.
 
 use peerlane::catalogue::Parts;
+use peerlane::export::label::short;
+pub(crate) use peerlane::export::label::{bundle, link};
 use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
 use peerlane::machine::Machine;
 use peerlane::origin::Origin;
@@ -37,53 +39,6 @@ pub fn product(node: &Node) -> String {
             NodeKind::Gpu | NodeKind::Nic | NodeKind::Card => String::new(),
         },
     }
-}
-
-/// A product name without vendor, brand, trademarks and brackets.
-fn short(product: &str) -> String {
-    const NOISE: [&str; 12] = [
-        "NVIDIA",
-        "GeForce",
-        "Advanced",
-        "Micro",
-        "Corporation",
-        "Intel",
-        "AMD",
-        "IBM",
-        "Mellanox",
-        "Technologies",
-        "CPU",
-        "Processor",
-    ];
-    const VENDORS: [&str; 8] = [
-        "Advanced Micro Devices, Inc. [AMD/ATI]",
-        "Advanced Micro Devices, Inc. [AMD]",
-        "Broadcom Inc. and subsidiaries",
-        "Broadcom / LSI",
-        "PLX Technology, Inc.",
-        "Microsemi / PMC / IDT",
-        "Realtek Semiconductor Co., Ltd.",
-        "Red Hat, Inc.",
-    ];
-    let bare = VENDORS.iter().find_map(|v| product.strip_prefix(v)).filter(|rest| !rest.trim().is_empty());
-    let product = bare.unwrap_or(product).trim();
-    // the PCI ID list names chip and product: GV100GL [Tesla V100 SXM2 16GB]; a lower-case word is neither
-    let inside = product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(inside, _)| inside);
-    let named = inside.filter(|i| i.chars().any(|c| !c.is_ascii_lowercase()));
-    let named = named.unwrap_or_else(|| product.split_once(" [").map_or(product, |(before, _)| before));
-    let mut plain = String::new();
-    let mut depth = 0_usize;
-    for c in named.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' | '@' if depth == 0 => break,
-            c if depth == 0 => plain.push(c),
-            _ => {}
-        }
-    }
-    let words: Vec<&str> = plain.split_whitespace().filter(|w| !NOISE.contains(w)).collect();
-    if words.is_empty() { product.to_owned() } else { words.join(" ") }
 }
 
 /// A link's label on the edge of a tree: its running width.
@@ -123,38 +78,12 @@ pub fn shortfall(link: &Link) -> Option<PcieWidth> {
     (narrower || slower).then_some(*allowed)
 }
 
-/// A link in words: `PCIe 3.0 x16`, `NVLink ×2`, `QPI`.
-pub fn link(link: &Link) -> String {
-    match &link.kind {
-        LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe".to_owned(),
-        LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
-        LinkKind::Smp => link.part.clone().map_or_else(|| "SMP link".to_owned(), |part| smp(&part)),
-        LinkKind::OnDie => "on die".to_owned(),
-        LinkKind::OnCard => "on card".to_owned(),
-        kind => bundle(kind),
-    }
-}
-
-/// A part's title for an inter-socket link, without what it connects.
-fn smp(part: &str) -> String {
-    let title = Parts::embedded().get(part).map_or_else(|| part.to_owned(), |p| short(&p.title));
-    title.split(" between ").next().unwrap_or_default().to_owned()
-}
-
 /// The origin of a statement, with the file name only: `topo.txt:12-17 (nvidia-smi topo -m)`.
 pub fn origin(origin: &Origin) -> String {
     let text = origin.to_string();
     match origin.source.rsplit_once('/') {
         Some((folder, file)) if !file.is_empty() => text.get(folder.len() + 1..).unwrap_or(&text).to_owned(),
         _ => text,
-    }
-}
-
-/// The label of a GPU link in topology matrices: `NV2`, `XGMI`, `C2C`.
-pub fn bundle(kind: &LinkKind) -> String {
-    match kind {
-        LinkKind::Gpu(bundle) => bundle.label(),
-        other => other.name().to_owned(),
     }
 }
 

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use peerlane::curve::Curve;
 use peerlane::evidence::read_path;
 use peerlane::fact::Fact;
+use peerlane::input_file::{self, Kind};
 use peerlane::matrix::{Direction, Matrix, Quantity};
 use peerlane::run::{Run, curves};
 use tables::{beside, better, line, number, repeats, verdict};
@@ -67,7 +68,7 @@ impl Folder {
         }
         let runs = [("first", &first), ("second", &second), ("quick", &quick), ("quick-again", &again)];
         let runs: Vec<_> = runs.into_iter().filter_map(|(name, run)| Some((name, run.as_ref()?))).collect();
-        let times = std::fs::read_to_string(self.0.join("times.tsv")).unwrap_or_default();
+        let times = input_file::text(&self.0.join("times.tsv"), Kind::Source).unwrap_or_default();
         section(&mut out, "Wall clock", true, || clocks(&seconds(&times), &runs));
         if let Some(run) = &collectives {
             let theirs = nccl.iter().find_map(|fact| if let Fact::Curve(curve) = fact { Some(curve) } else { None });
@@ -82,7 +83,7 @@ impl Folder {
 
     fn run(&self, name: &str) -> Option<Run> {
         let path = self.0.join(format!("{name}.json"));
-        let text = std::fs::read_to_string(&path).map_err(|error| absent(&path, &error)).ok()?;
+        let text = input_file::text(&path, Kind::Source).map_err(|error| absent(&path, &error)).ok()?;
         Run::from_json(&text).map_err(|error| absent(&path, &error)).ok()
     }
 

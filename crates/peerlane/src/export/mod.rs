@@ -2,4 +2,5 @@
 
 pub mod chart;
 pub mod json;
+pub mod label;
 pub mod nccl_xml;

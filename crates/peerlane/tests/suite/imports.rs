@@ -11,7 +11,7 @@ const ORDER: [(&str, &str); 11] = [
         "peerlane-machine",
         "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
-    ("peerlane-read", "evidence catalogue assemble"),
+    ("peerlane-read", "input_file evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
     ("peerlane-measure", "plan run measure simulated_machine nodes"),
     (
@@ -27,11 +27,11 @@ const ORDER: [(&str, &str); 11] = [
         "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster site infer case upgrades compare place tune",
     ),
     ("peerlane-judge", "thresholds finding verdict action check nodes fleet gate selftest accuracy"),
-    ("peerlane", "export"),
+    ("peerlane", "export target"),
     ("peerlane-report", "item samples render report formats html"),
     (
         "peerlane-cli",
-        "console system host output_file pages printable program redact live args target measuring site fleet commands",
+        "console progress system host output_file pages printable program redact live args target measuring site fleet commands",
     ),
 ];
 

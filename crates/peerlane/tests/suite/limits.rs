@@ -201,16 +201,17 @@ fn what_powershell_redirects_is_read() {
 
 #[test]
 #[cfg(unix)]
-fn pipes_loops_and_dead_links_in_a_folder_are_passed_over() {
+fn a_pipe_in_a_folder_is_reported_and_loops_and_dead_links_are_passed_over() {
     use std::os::unix::fs::symlink;
     let folder = Scratch::new("folder");
     fs::write(folder.0.join("topo.txt"), topo(4, "PIX")).unwrap();
     symlink("nowhere", folder.0.join("dead")).unwrap();
     symlink(".", folder.0.join("loop")).unwrap();
-    let _ = folder.pipe("pipe");
+    let piped = folder.pipe("pipe");
     let path = folder.0.clone();
     let found = in_time(move || read_path(&path).unwrap());
-    assert_eq!((found.evidence.len(), found.warnings.len()), (1, 0));
+    assert_eq!((found.evidence.len(), found.warnings.len()), (1, usize::from(piped)));
+    assert!(found.warnings.iter().all(|warning| warning.message.contains("pipe: is a FIFO, not a file")));
 }
 
 #[test]

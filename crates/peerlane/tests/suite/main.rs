@@ -37,6 +37,7 @@ mod model_example;
 mod model_properties;
 mod nvml;
 mod one_problem;
+mod open;
 mod pci_captures;
 mod pci_joining;
 mod rdma;

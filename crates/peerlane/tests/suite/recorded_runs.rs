@@ -1,6 +1,6 @@
 //! Records of live machines in `captures/h200x*-vm-runs`: they are read, and show what they are said to show.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use peerlane::bfs::Bfs;
 use peerlane::case::Case;
@@ -14,7 +14,7 @@ use peerlane::names::is_host;
 use peerlane::nodes::{self, NodePlan, NodesRun, Probe, Transport};
 use peerlane::nodes_check;
 use peerlane::plan::{Test, Work};
-use peerlane::run::{Cell, Estimate, Run};
+use peerlane::run::{Cell, Estimate, Partial, Run, looks_like_run};
 use peerlane::site::{self, Site};
 use peerlane::spin_glass::SpinGlass;
 use peerlane::transfer::Transfer;
@@ -35,6 +35,43 @@ fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r)
         Work::Transfers(all) => cell.test == Test::Subsets && all.len() == gpus && all.iter().all(&test),
         _ => false,
     })
+}
+
+/// The JSON files in a folder and those below it.
+fn json_files(folder: &Path) -> Vec<PathBuf> {
+    let (mut open, mut found) = (vec![folder.to_owned()], Vec::new());
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|ending| ending == "json") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_record_is_read_and_comes_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = ["captures", "examples", "fuzz/seeds/nodes_run"].map(|folder| root.join(folder)).to_vec();
+    folders.extend(std::env::var_os("PEERLANE_CORPUS").map(PathBuf::from));
+    let (mut of_nodes, mut of_machines) = (0, 0);
+    for file in folders.iter().flat_map(|folder| json_files(folder)) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        if nodes::looks_like_nodes_run(&text) {
+            let (run, unreadable) = NodesRun::read(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            let written = run.to_json().unwrap();
+            assert_eq!((NodesRun::read(&written), unreadable), (Ok((run, 0)), 0), "{}", file.display());
+            assert!(!written.contains("\"memory\":\"GPU"), "{}: memory is typed", file.display());
+            of_nodes += 1;
+        } else if looks_like_run(&text) {
+            let Partial { run, unreadable } =
+                Partial::read(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            assert_eq!((run.to_json().and_then(|text| Run::from_json(&text)), unreadable), (Ok(run), 0));
+            of_machines += 1;
+        }
+    }
+    assert!(of_nodes >= 5 && of_machines >= 15, "{of_nodes} {of_machines}");
 }
 
 #[test]

@@ -13,7 +13,6 @@ mod style;
 mod survey;
 
 use std::env;
-use std::fs;
 use std::io::Write;
 use std::sync::mpsc;
 use std::thread;
@@ -21,7 +20,8 @@ use std::time::{Duration, Instant};
 
 use peerlane::action::Action;
 use peerlane::gate::Conclusion;
-use peerlane::one_line::escaped;
+use peerlane::input_file;
+use peerlane::one_line::{escaped, shown};
 use peerlane::verdict::Gate;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(crate) use self::survey::survey;
 use crate::args::GateArgs;
 use crate::formats::json;
 use crate::site::Site;
-use crate::{Failure, Outcome, output_file};
+use crate::{Failure, Outcome, host as system_host, output_file};
 
 /// Names the format of `--json`.
 const SCHEMA: &str = "peerlane/gate/2";
@@ -151,7 +151,7 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
     }
     let deadline = Duration::try_from_secs_f64(args.deadline.seconds()).unwrap_or(Duration::MAX / 4);
     let times = Times::of(deadline, args.drain_command.is_some() || args.resume_command.is_some());
-    let site = Site::read(args.rules.file.as_deref())?.since(args.baseline.as_deref(), false)?;
+    let site = site_of(args, times)?;
     let mut notes = Vec::new();
     let mut trouble = Trouble::default();
     let (mut store, busy) = open(args, times, &mut notes, &mut trouble);
@@ -240,6 +240,16 @@ fn gate(args: &GateArgs, out: &mut dyn Write) -> Result<u8, Failure> {
         writeln!(out, "{}", escaped(&line))?;
     }
     Ok(exit)
+}
+
+/// The rules and the earlier run, by the time the verdict has to be there: their file system may not answer.
+fn site_of(args: &GateArgs, times: Times) -> Result<Site, Failure> {
+    let (rules, baseline) = (args.rules.file.clone(), args.baseline.clone());
+    let named: Vec<String> = [&rules, &baseline].into_iter().flatten().map(shown).collect();
+    let site = input_file::within(Times::left(times.verdict), move || {
+        Site::read(rules.as_deref())?.since(baseline.as_deref(), false)
+    });
+    site.unwrap_or_else(|| Err(Failure::new(format!("{}: no answer by the deadline", named.join(", ")))))
 }
 
 /// The state file, if there is one; or why another gate keeps this one from judging.
@@ -336,12 +346,14 @@ fn host() -> String {
     if let Some(name) = env::var("SLURMD_NODENAME").ok().filter(|name| !name.is_empty()) {
         return name;
     }
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().split('.').next().unwrap_or_default().to_owned()
+    let name = system_host::system().unwrap_or_default();
+    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

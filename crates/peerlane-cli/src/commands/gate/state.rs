@@ -3,11 +3,11 @@
 //! The file is replaced as a whole by the holder of a lock. A drain is noted before the command runs, so that a call that
 //! is killed in between is made good by the next.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use peerlane::gate::Conclusion;
+use peerlane::input_file::{self, Kind, attribute};
 use peerlane::one_line::shown;
 use peerlane::verdict::Gate;
 use schemars::JsonSchema;
@@ -17,9 +17,6 @@ use crate::output_file::Lock;
 
 /// Names the format of the file.
 pub(super) const SCHEMA: &str = "peerlane/gate-state/1";
-
-/// Larger files are not of the gate.
-const MOST_BYTES: u64 = 1 << 16;
 
 /// How often a lock is tried.
 const LOOK: Duration = Duration::from_millis(20);
@@ -154,8 +151,8 @@ impl State {
 }
 
 fn now_of_boot() -> Option<Cleared> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
-    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let boot = attribute("/proc/sys/kernel/random/boot_id")?;
+    let uptime = attribute("/proc/uptime")?;
     let uptime = uptime.split_once('.')?.0.parse().ok()?;
     Some(Cleared { boot, uptime })
 }
@@ -211,13 +208,10 @@ pub(super) enum Busy {
 }
 
 fn read(path: &Path) -> Result<State, String> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(State::default()),
-        Err(error) => return Err(error.to_string()),
-        Ok(found) if found.len() > MOST_BYTES => return Err("not a state of the gate".to_owned()),
-        Ok(_) => {}
-    }
-    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let text = match input_file::read(path, Kind::GateState) {
+        Err(refused) if refused.is_absent() => return Ok(State::default()),
+        read => read.map_err(|refused| refused.cause.to_string())?,
+    };
     let state: State = serde_json::from_slice(&text).map_err(|error| format!("not a state of the gate ({error})"))?;
     if state.schema != SCHEMA {
         return Err(format!("a {} document, not {SCHEMA}", peerlane::one_line::escaped(&state.schema)));
@@ -227,6 +221,8 @@ fn read(path: &Path) -> Result<State, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use peerlane::verdict::Verdict;
 

@@ -1,10 +1,10 @@
 //! What the machine reports about itself, read by a process of its own: a file of sysfs may hang as much as NVML.
 
-use std::fs;
 use std::io::{BufWriter, Write};
 use std::time::Duration;
 
 use peerlane::evidence::{Found, Text, nvml::Snapshot, scan_text};
+use peerlane::input_file::{attribute, names};
 use peerlane::run::SourceText;
 use peerlane_gpu::search;
 use serde::{Deserialize, Serialize};
@@ -86,8 +86,8 @@ fn about_devices(log: &str) -> String {
 }
 
 fn runs_mps() -> bool {
-    let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.any(|process| fs::read_to_string(process.path().join("comm")).is_ok_and(|name| name.starts_with(MPS)))
+    let comm = |process: &String| attribute(format!("/proc/{process}/comm"));
+    names("/proc").iter().filter_map(comm).any(|name| name.starts_with(MPS))
 }
 
 /// Why there is no survey.

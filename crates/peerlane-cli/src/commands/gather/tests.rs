@@ -1,5 +1,6 @@
 //! A machine below a folder is gathered, read back, and is the same machine.
 
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 

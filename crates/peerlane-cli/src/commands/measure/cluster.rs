@@ -4,17 +4,16 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
-use peerlane::catalogue;
 use peerlane::cluster::{self, Cluster};
 use peerlane::nodes::{Method, Network, NodePlan, NodesRun, Transport, Wanted};
 use peerlane::one_line::shown;
 use peerlane::simulated_cluster::{SimulatedCluster, with_latencies_of_adapters};
+use peerlane::target::{TargetKind, cluster_file};
 
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::nodes::{NodesFile, carry_out};
 use crate::render;
-use crate::target::system_file;
 use crate::{Failure, Outcome};
 
 /// What noise of a simulated cluster follows from.
@@ -38,30 +37,18 @@ pub(crate) fn described(target: Option<&OsStr>) -> Option<Result<Described, Fail
         let read = cluster::embedded(name)?.map_err(|e| Failure::new(e.to_string()));
         return Some(read.map(|cluster| Described { cluster, text: text.to_owned(), system: None }));
     }
-    let path = Path::new(name);
-    if !path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) || !path.is_file() {
-        let names = || cluster::cluster_names().collect::<Vec<_>>().join(", ");
-        return if must { refuse(format!("no cluster '{name}'; there are {}, and files", names())) } else { None };
-    }
-    let text = match system_file(path, name) {
-        Ok(text) => text,
-        Err(why) => return refuse(why),
-    };
-    if !cluster::looks_like_cluster(&text) {
-        return if must { refuse(format!("{name} describes no cluster: it has no table [network]")) } else { None };
-    }
-    let beside = std::cell::RefCell::new(None);
-    let node = |name: &str| {
-        if let Some(found) = catalogue::system(name) {
-            return found.ok();
+    match TargetKind::of(OsStr::new(name)) {
+        Ok(TargetKind::ClusterFile) => {
+            let read = cluster_file(Path::new(name)).map_err(Failure::from);
+            Some(read.map(|(cluster, text, system)| Described { cluster, text, system }))
         }
-        let text = system_file(&path.parent().unwrap_or(Path::new("")).join(name), name).ok()?;
-        let machine = catalogue::read_system(&text, name).ok();
-        beside.replace(Some(text));
-        machine
-    };
-    let cluster = cluster::read_cluster(&text, name, node).map_err(|e| Failure::new(e.to_string()));
-    Some(cluster.map(|cluster| Described { cluster, text, system: beside.into_inner() }))
+        _ if !must => None,
+        Ok(TargetKind::SystemFile) => refuse(format!("{name} describes no cluster: it has no table [network]")),
+        _ => {
+            let names = cluster::cluster_names().collect::<Vec<_>>().join(", ");
+            refuse(format!("no cluster '{name}'; there are {names}, and files"))
+        }
+    }
 }
 
 pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write) -> Result<Outcome, Failure> {

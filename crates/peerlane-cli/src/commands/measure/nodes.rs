@@ -1,13 +1,13 @@
 //! `peerlane measure --nodes`: one process a node, of which that of rank 0 drives the others and writes the record.
 
 use std::env;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane::input_file::{self, Kind};
 use peerlane::measured_cluster::machine_of;
 use peerlane::nic_gpus::{nearest_gpus, shown_gpu, shown_nic};
 use peerlane::nodes::{Method, Network, NicGpu, Node, NodePlan, NodesRun, Wanted};
@@ -48,6 +48,12 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if options.every_rank {
         place.local_rank = 0;
     }
+    // it is read again and again: what is no file would be waited for
+    if let Some(Err(refused)) = options.rendezvous.as_deref().map(|file| input_file::head(file, 1))
+        && !refused.is_absent()
+    {
+        return Err(refused.into());
+    }
     let interrupt = Interrupt::listen()?;
     if place.rank == 0 {
         return head(args, &place, &secret, &interrupt, out);
@@ -70,10 +76,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
 /// The secret, from the file or the variable.
 fn secret(file: Option<&Path>) -> Result<Secret, Failure> {
     let (text, from) = match file {
-        Some(file) => {
-            let text = fs::read_to_string(file).map_err(|e| Failure::new(format!("{}: {e}", shown(file))))?;
-            (text, shown(file))
-        }
+        Some(file) => (input_file::text(file, Kind::Secret)?, shown(file)),
         None => match env::var(SECRET) {
             Ok(text) => (text, SECRET.to_owned()),
             Err(_) => {
@@ -152,7 +155,7 @@ fn name_gpus_beside(node: &mut Node) {
 
 /// Where the head is, as it wrote it; nothing while there is no such file.
 fn read_rendezvous(file: &Path) -> Vec<HostPort> {
-    let text = fs::read_to_string(file).unwrap_or_default();
+    let text = input_file::text(file, Kind::Rendezvous).unwrap_or_default();
     text.lines().take(8).filter_map(|line| HostPort::parse(line.trim()).ok()).collect()
 }
 

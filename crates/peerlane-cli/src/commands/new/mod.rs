@@ -3,12 +3,13 @@
 mod dialogue;
 
 use std::ffi::OsStr;
-use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 
 use clap::Parser;
 use peerlane::builder::{Card, Plan, Product, Seat, Sheet, SlotLine, Switch};
 use peerlane::fabric::PcieWidth;
+use peerlane::input_file::{self, Kind};
 use peerlane::one_line::{one_line, shown};
 
 use crate::args::{Cli, NewArgs};
@@ -16,9 +17,6 @@ use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, width};
 use crate::{Failure, Outcome, output_file};
-
-/// The longest slot table that is read.
-const MAX_TABLE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &NewArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let name = machine_name(&args.file)?;
@@ -101,13 +99,7 @@ fn sheet(args: &NewArgs, name: String) -> Result<Sheet, Failure> {
 }
 
 fn table(file: &Path) -> Result<String, Failure> {
-    let refused = |e: io::Error| Failure::new(format!("{}: {e}", shown(file)));
-    let mut bytes = Vec::new();
-    std::fs::File::open(file).map_err(refused)?.take(MAX_TABLE_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
-    if bytes.len() as u64 > MAX_TABLE_BYTES {
-        return Err(Failure::new(format!("{}: not a slot table: larger than 1 MiB", shown(file))));
-    }
-    Ok(peerlane::evidence::decode(&bytes).into_owned())
+    Ok(peerlane::evidence::decode(&input_file::read(file, Kind::SlotTable)?).into_owned())
 }
 
 /// Shows CPUs and switches with their slots, what sits in them, and which lanes are free.

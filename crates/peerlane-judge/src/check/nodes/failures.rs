@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::prelude::*;
 use crate::check::corrupt_data;
 use peerlane_machine::blame::{Observation, explain};
-use peerlane_measure::nodes::{Cell, End, NodesRun, Probe};
+use peerlane_measure::nodes::{Cell, End, Memory, NodesRun, Probe};
 use peerlane_measure::run::{Flag, FlagKind};
 
 pub(in crate::check) const LOST_NODE: Rule = Rule::new("lost-node", Look::Nodes(|view| raised(lost(view.run))));
@@ -94,7 +94,7 @@ struct Group {
 struct At<'a> {
     node: usize,
     nic: Option<&'a str>,
-    memory: Option<&'a str>,
+    memory: Option<&'a Memory>,
 }
 
 impl<'a> At<'a> {
@@ -106,12 +106,12 @@ impl<'a> At<'a> {
     }
 
     fn is(&self, end: &End) -> bool {
-        let memory = self.memory.is_none_or(|memory| memory == end.memory);
+        let memory = self.memory.is_none_or(|memory| *memory == end.memory);
         (self.node, self.nic) == (end.node, end.nic.as_deref()) && memory
     }
 
     fn is_gpu_beside_nic(&self) -> bool {
-        self.nic.is_some() && self.memory.is_some_and(|memory| memory.starts_with("GPU"))
+        self.nic.is_some() && self.memory.is_some_and(Memory::is_device)
     }
 }
 

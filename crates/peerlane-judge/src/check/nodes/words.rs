@@ -11,8 +11,7 @@ pub(super) fn host(run: &NodesRun, node: usize) -> String {
 /// `node7/mlx5_3`, of GPU memory `node7/GPU0`, else `node7`.
 pub(crate) fn end(run: &NodesRun, end: &End) -> String {
     let host = host(run, end.node);
-    let gpu = Some(&end.memory).filter(|memory| end.is_gpu() && *memory != "GPUs");
-    end.nic.as_ref().or(gpu).map_or_else(|| host.clone(), |part| format!("{host}/{part}"))
+    end.nic.as_deref().or(end.memory.device()).map_or_else(|| host.clone(), |part| format!("{host}/{part}"))
 }
 
 pub(crate) fn transport(transport: Transport) -> &'static str {

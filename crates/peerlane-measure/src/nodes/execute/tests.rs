@@ -1,4 +1,4 @@
-use super::super::{Lost, Method, Nic, Node, NodesRun, Samples, Wanted, looks_like_nodes_run};
+use super::super::{End, Lost, Memory, Method, Nic, Node, NodesRun, Samples, Wanted, looks_like_nodes_run};
 use super::*;
 use crate::measure::{Failure, Verdict};
 use crate::run::{Estimate, Partial};
@@ -19,7 +19,7 @@ struct Mock {
 
 impl Mock {
     fn of(nodes: usize) -> Self {
-        let nic = Nic { name: "mlx5_0".to_owned(), memory: "host0".to_owned(), ..Nic::default() };
+        let nic = Nic { name: "mlx5_0".to_owned(), memory: Memory::Numa(0), ..Nic::default() };
         let node = |n| Node { host: format!("node{n}"), nics: vec![nic.clone()], ..Node::default() };
         let nodes = (0..nodes).map(node).collect();
         Mock { nodes, lost: Vec::new(), time: 5.0, rounds: 0, dies: None, slow: None, corrupt: None }
@@ -181,11 +181,11 @@ fn records_come_back_whole_growing_and_cut() {
     let (back, unreadable) = NodesRun::read(&cut).unwrap();
     assert!(unreadable == 1 && !back.complete && back.cells.len() < run.cells.len());
     assert_eq!(back.cells[..], run.cells[..back.cells.len()]);
-    let other = whole.replace("peerlane/nodes/1", "peerlane/nodes/9");
+    let other = whole.replace("peerlane/nodes/2", "peerlane/nodes/9");
     assert!(NodesRun::read(&other).unwrap_err().to_string().contains("peerlane/nodes/9"));
     let stray = whole.replace("{\"from\":{\"node\":4,", "{\"from\":{\"node\":99,");
     assert!(NodesRun::read(&stray).unwrap_err().to_string().contains("node 99"));
-    for damaged in ["", "{", "{\"schema\":\"peerlane/nodes/1\"}", "[]", &whole[..whole.len() / 2]] {
+    for damaged in ["", "{", "{\"schema\":\"peerlane/nodes/2\"}", "[]", &whole[..whole.len() / 2]] {
         assert!(NodesRun::read(damaged).is_err());
     }
 }
@@ -202,4 +202,22 @@ fn impossible_samples_are_no_values() {
     for wrong in [&[][..], &[1.0, 0.0], &[f64::NAN], &[-1.0]] {
         assert_eq!((of(wrong).value(), of(wrong).flags[0].kind), (None, FlagKind::Implausible));
     }
+}
+
+#[test]
+fn memory_of_the_earlier_format_is_read() {
+    let read = |memory: &str| {
+        let end: Result<End, _> = serde_json::from_str(&format!("{{\"node\":3,\"memory\":{memory}}}"));
+        end.map(|end| end.memory).map_err(|e| e.to_string())
+    };
+    for (earlier, now) in [
+        ("host", Memory::Host),
+        ("host1", Memory::Numa(1)),
+        ("GPU7", Memory::Device("GPU7".to_owned())),
+        ("GPUs", Memory::Devices),
+    ] {
+        assert_eq!(read(&format!("\"{earlier}\"")), Ok(now.clone()));
+        assert_eq!((read(&serde_json::to_string(&now).unwrap()), now.to_string()), (Ok(now), earlier.to_owned()));
+    }
+    assert!(read("{\"gpu\":0}").unwrap_err().starts_with("memory is \"host\", "));
 }

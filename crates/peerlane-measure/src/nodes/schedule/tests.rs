@@ -4,7 +4,7 @@ use peerlane_machine::transfer::Registration;
 use std::collections::{BTreeSet, HashSet};
 
 fn node(host: usize, nics: usize) -> Node {
-    let nic = |n| Nic { name: format!("mlx5_{n}"), memory: format!("host{}", n / 2), ..Nic::default() };
+    let nic = |n| Nic { name: format!("mlx5_{n}"), memory: Memory::Numa(n as u32 / 2), ..Nic::default() };
     Node { host: format!("node{host}"), nics: (0..nics).map(nic).collect(), ..Node::default() }
 }
 
@@ -136,7 +136,7 @@ fn nccl_joins_the_gpus_of_nodes_that_have_both() {
     let tcp = NodePlan::of(&nodes, &wanted_tcp, Method::default()).unwrap().rounds_of(&nodes).concat();
     let staged: Vec<&Step> = tcp.iter().filter(|step| step.is_of_gpus()).collect();
     assert_eq!(staged.len(), 20);
-    assert!(staged.iter().all(|s| s.probe == Probe::Send && s.to.is_gpu() && !s.is_loopback()), "{staged:?}");
+    assert!(staged.iter().all(|s| s.probe == Probe::Send && s.to.memory.is_device() && !s.is_loopback()), "{staged:?}");
     let refused = NodePlan::of(&nodes[3..5], &wanted, Method::default()).unwrap_err().to_string();
     assert_eq!(refused, "no two nodes have a GPU and NCCL; use --transport tcp");
 }
@@ -156,7 +156,7 @@ fn gpu_memory_by_verbs_has_few_partners_where_adapters_take_it_and_is_staged_by_
     let rounds = plan.rounds_of(&nodes);
     assert_eq!(rounds.len(), plan.rounds);
     let of_gpus: Vec<&Vec<Step>> = rounds.iter().filter(|round| round.iter().any(Step::is_of_gpus)).collect();
-    assert!(of_gpus.iter().all(|round| round.iter().all(|step| step.is_of_gpus() && step.to.is_gpu())));
+    assert!(of_gpus.iter().all(|round| round.iter().all(|step| step.is_of_gpus() && step.to.memory.is_device())));
     let steps: Vec<&Step> = of_gpus.into_iter().flatten().collect();
     let count = |probe: Probe, nic: &str, node: usize| {
         let of = |step: &&&Step| step.probe == probe && step.from.nic.as_deref() == Some(nic);
@@ -170,7 +170,9 @@ fn gpu_memory_by_verbs_has_few_partners_where_adapters_take_it_and_is_staged_by_
             let partners = if node == refused || node == 7 { 0 } else { 3 };
             assert_eq!(count(Probe::Write, nic, node), [partners; 2], "{nic} {node}");
         }
-        assert!(steps.iter().filter(|s| s.from.nic.as_deref() == Some(nic)).all(|s| s.from.memory == memory));
+        assert!(
+            steps.iter().filter(|s| s.from.nic.as_deref() == Some(nic)).all(|s| s.from.memory.device() == Some(memory))
+        );
     }
     for node in 0..20 {
         let staged = usize::from(node != 7);
@@ -182,4 +184,13 @@ fn gpu_memory_by_verbs_has_few_partners_where_adapters_take_it_and_is_staged_by_
     let steps = NodePlan::of(&nodes, &wanted, Method::default()).unwrap().rounds_of(&nodes).concat();
     let probes: BTreeSet<Probe> = steps.iter().filter(|step| step.is_of_gpus()).map(|step| step.probe).collect();
     assert_eq!(probes, BTreeSet::from([Probe::SendStaged]));
+}
+
+#[test]
+fn a_gpu_has_any_name() {
+    let gpu = NodeGpu { name: "accelerator-0".to_owned(), product: "NVIDIA H200".to_owned(), address: None };
+    let nodes: Vec<Node> = (0..2).map(|host| Node { gpus: vec![gpu.clone()], ..node(host, 0) }).collect();
+    let rails = rails(&nodes, Transport::Tcp);
+    let of_gpus: Vec<bool> = rails.iter().map(|rail| rail.iter().all(|end| end.memory.is_device())).collect();
+    assert_eq!(of_gpus, [false, true]);
 }

@@ -1,7 +1,5 @@
 //! Two GPUs' processes whose adapters are those of the stand-in for `libibverbs`, each as a thread with GPU memory that is a file's.
 
-#![allow(clippy::disallowed_methods, reason = "programs of this test's own")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +9,7 @@ use std::time::Duration;
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Failure, Verdict};
-use peerlane_measure::nodes::{End, Probe, Step, Transport};
+use peerlane_measure::nodes::{End, Memory, Probe, Step, Transport};
 use peerlane_measure::run::{FlagKind, NO_GPU_MEMORY};
 
 use super::{Answer, Ask, Gpus};
@@ -69,7 +67,7 @@ impl Served {
 
 /// GPU memory through one adapter at both ends.
 fn step(nic: &str, gpu: &str, probe: Probe) -> Step {
-    let end = |node| End { node, nic: Some(nic.to_owned()), memory: gpu.to_owned() };
+    let end = |node| End { node, nic: Some(nic.to_owned()), memory: Memory::Device(gpu.to_owned()) };
     let queue_pairs = if probe == Probe::SendStaged { 4 } else { 1 };
     let (from, to, transport, size) = (end(0), end(1), Transport::Verbs, Bytes(1 << 16));
     Step { from, to, transport, probe, size, queue_pairs, between: Vec::new() }

@@ -210,12 +210,9 @@ fn scored<'a>(joined: &'a [ComparedStep<'a>]) -> Vec<Scored<'a>> {
     let score = |one: &'a ComparedStep<'a>| {
         let against = one.expected.as_ref().map(|e| e.value).or_else(|| medians.get(&peers(one)).copied());
         let failed = one.cell.value().is_none() && one.cell.flag(FlagKind::NotApplicable).is_none();
-        let share = |value: f64, against: f64| {
-            if one.cell.step.probe == Probe::Latency { against / value } else { value / against }
-        };
         // a value within the range of what it may be is as expected
-        let should = one.against().or(against);
-        let score = if failed { Some(0.0) } else { one.cell.value().zip(should).map(|(v, a)| share(v, a)) };
+        let share = || one.share_of(one.against().or(against)?);
+        let score = if failed { Some(0.0) } else { share() };
         Scored { joined: one, against, score }
     };
     joined.iter().map(score).collect()

@@ -3,12 +3,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use peerlane_judge::check::Waived;
+use peerlane_design::case::Case;
+use peerlane_judge::check::{
+    Checked, Context, Settings, Waived, check_with, checked, missing, next_commands, unchecked, verdict,
+};
 use peerlane_judge::finding::Finding;
 use peerlane_judge::thresholds::Threshold;
 use peerlane_judge::verdict::Verdict;
 use peerlane_machine::origin::Coverage;
-use peerlane_model::comparison::MachineComparison;
+use peerlane_model::comparison::{Comparison, MachineComparison};
 
 /// What `check --json` writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -135,6 +138,33 @@ pub struct MachineCheck {
     /// All expectations for it, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
+}
+
+impl MachineCheck {
+    /// The findings of the rules by a site's settings, and the changes that were found elsewhere.
+    pub fn of<'a>(case: &'a Case, comparison: &'a Comparison<'a>, settings: &Settings, changes: Vec<Finding>) -> Self {
+        let context = Context::of(case, comparison);
+        let name = &case.machine.name;
+        let Checked { mut findings, waived } = check_with(&context, settings);
+        if !changes.is_empty() {
+            findings.splice(0..0, changes.into_iter().filter(|f| settings.waiver(name, f).is_none()));
+            findings.sort_by_key(|f| std::cmp::Reverse(f.contributes()));
+        }
+        let verdict = verdict(&context, &findings);
+        let next = if verdict == Verdict::NotJudged { next_commands(&context) } else { Vec::new() };
+        MachineCheck {
+            name: name.clone(),
+            verdict,
+            checked: checked(&context).to_vec(),
+            unchecked: unchecked(&context),
+            missing: missing(case).map(|missing| missing.to_string()),
+            next,
+            findings,
+            waived,
+            thresholds: Vec::new(),
+            comparison: None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The example that is shown where there is no GPU and no TARGET: the texts of `examples/slow-node/`.
 
-use peerlane::evidence::{self, Found};
+use peerlane_read::evidence::{self, Found, ReadError};
 
 /// Its name as a TARGET.
-pub(super) const NAME: &str = "slow-node";
+pub const NAME: &str = "slow-node";
 
 const TEXTS: [(&str, &str); 3] = [
     ("slow-node/all_reduce_perf.txt", include_str!("../../slow-node/all_reduce_perf.txt")),
@@ -12,10 +12,10 @@ const TEXTS: [(&str, &str); 3] = [
 ];
 
 /// What the texts state.
-pub(super) fn read() -> Result<Found, String> {
+pub(crate) fn read() -> Result<Found, ReadError> {
     let mut found = Found::default();
     for (name, text) in TEXTS {
-        found.append(evidence::read_stream(name, text.as_bytes()).map_err(|e| e.to_string())?);
+        found.append(evidence::read_stream(name, text.as_bytes())?);
     }
     Ok(found)
 }

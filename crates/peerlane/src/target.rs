@@ -1,0 +1,482 @@
+//! From TARGETs to machines: names of the catalogue, system files, what machines printed, records, and this machine.
+
+mod answers;
+mod described;
+mod example;
+mod kind;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+
+use peerlane_design::case::Case;
+use peerlane_design::cluster::Cluster;
+use peerlane_design::infer::Inference;
+use peerlane_design::measured_cluster;
+use peerlane_design::what_if::{Edit, apply};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::origin::{Coverage, Warning};
+use peerlane_measure::nodes::NodesRun;
+use peerlane_measure::run::{MAX_RUN_BYTES, Partial, looks_like_run};
+use peerlane_model::model::Model;
+use peerlane_read::assemble::assemble;
+use peerlane_read::catalogue::{self, Parts};
+use peerlane_read::evidence::{self, Found, ReadError};
+use peerlane_read::input_file::{self, Kind, Refused};
+
+pub use answers::{compare, designs, explain, predict};
+pub use described::{cluster, cluster_file, design, nodes_run, unknown};
+pub use example::NAME as EXAMPLE;
+pub use kind::TargetKind;
+
+/// How much of a source is read to see whether it may be JSON.
+const HEAD_BYTES: u64 = 64;
+
+/// How many warnings are passed on of a target in which nothing was recognised.
+const FEW: usize = 3;
+
+/// What is read; a notice of its own where nothing in a text was recognised.
+pub const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2p, nvlink, -q), dcgmi nvlink, amd-smi, \
+     rocm-smi, p2pBandwidthLatencyTest, bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, \
+     rocm-bandwidth-test, TransferBench, nccl-tests, OSU micro-benchmarks, perftest, ibstat, ibstatus, ibv_devinfo, \
+     NCCL XML and logs, lstopo, lspci (-vvv, -tv), lscpu, numactl -H, lsmod, sensors, dmesg, system files (.toml), and \
+     runs that it has recorded (.json)";
+
+/// Why targets were not opened, or a question about them has no answer: what is wrong, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError(Vec<String>);
+
+impl OpenError {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        OpenError(vec![why.into()])
+    }
+
+    /// Its sentences.
+    pub fn notices(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<String> for OpenError {
+    fn from(why: String) -> Self {
+        OpenError(vec![why])
+    }
+}
+
+impl From<Refused> for OpenError {
+    fn from(refused: Refused) -> Self {
+        OpenError::new(refused.to_string())
+    }
+}
+
+impl From<ReadError> for OpenError {
+    fn from(error: ReadError) -> Self {
+        OpenError::new(error.to_string())
+    }
+}
+
+/// What one TARGET holds.
+pub enum Source {
+    /// A machine with all that is given about it.
+    Case(Box<Case>),
+    /// A cluster.
+    Cluster(Box<Cluster>),
+    /// A record between nodes, and how many of its lines cannot be read.
+    Nodes(Box<NodesRun>, usize),
+    /// What tools printed.
+    Text(Found),
+    /// The record of a run.
+    Run(Box<Partial>),
+    /// What `infer` found, which belongs to a machine.
+    Inference(Box<Inference>),
+}
+
+/// What targets describe. Its methods answer as the commands of the same names do, with the documents that they write for
+/// `--json`.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// Each machine with everything given about it.
+    pub cases: Vec<Case>,
+    /// Each cluster.
+    pub clusters: Vec<Cluster>,
+    /// Whether a target could not be read; a notice has the reason.
+    pub incomplete: bool,
+    /// How much of each text was understood.
+    pub coverage: Vec<Coverage>,
+    /// What a person should know of the targets, in sentences.
+    pub notices: Vec<String>,
+}
+
+/// Opens targets: names of the catalogue, files, folders and records, several of which may be about one machine.
+///
+/// # Errors
+/// Where none describes a machine or a cluster. What else cannot be read is a notice of the result.
+pub fn open<T: AsRef<OsStr>>(targets: impl IntoIterator<Item = T>) -> Result<Opened, OpenError> {
+    Opener::new(&|| Err("this program cannot look at the machine that it runs on".to_owned())).clusters().open(targets)
+}
+
+/// Opens targets for a program that can look at its own machine.
+pub struct Opener<'a> {
+    live: &'a dyn Fn() -> Result<Found, String>,
+    clusters: bool,
+}
+
+impl<'a> Opener<'a> {
+    /// Opens machines; `live` returns what this one reports about itself.
+    pub fn new(live: &'a dyn Fn() -> Result<Found, String>) -> Self {
+        Opener { live, clusters: false }
+    }
+
+    /// The same, and clusters as clusters: else they are refused, and a record between nodes is the machines of its nodes.
+    #[must_use]
+    pub fn clusters(self) -> Self {
+        Opener { clusters: true, ..self }
+    }
+
+    /// See [`open`].
+    ///
+    /// # Errors
+    /// See [`open`].
+    pub fn open<T: AsRef<OsStr>>(&self, targets: impl IntoIterator<Item = T>) -> Result<Opened, OpenError> {
+        let targets: Vec<OsString> = targets.into_iter().map(|target| target.as_ref().to_owned()).collect();
+        if targets.iter().filter(|t| *t == "-").count() > 1 {
+            return Err(OpenError::new("'-' is given twice; standard input can only be read once"));
+        }
+        let read = |target: OsString| (target.to_string_lossy().into_owned(), self.read(&target));
+        self.join(targets.into_iter().map(read))
+    }
+
+    /// What a target holds.
+    ///
+    /// # Errors
+    /// Where it is none, or cannot be read.
+    pub fn read(&self, target: &OsStr) -> Result<Source, OpenError> {
+        let (name, path) = (&*target.to_string_lossy(), Path::new(target));
+        let kind = TargetKind::of(target).map_err(|refused| match refused.is_absent() {
+            true => OpenError::new(unknown(name, "no such system or file")),
+            false => refused.into(),
+        })?;
+        match kind {
+            TargetKind::Live => (self.live)().map(Source::Text).map_err(OpenError::new),
+            TargetKind::Stdin => read_stream("-", io::stdin().lock()),
+            TargetKind::Example => Ok(Source::Text(example::read()?)),
+            TargetKind::System => match catalogue::system(name) {
+                Some(read) => read.map(case).map_err(|e| OpenError::new(e.to_string())),
+                None => Err(OpenError::new(unknown(name, "no such system"))),
+            },
+            TargetKind::Cluster if !self.clusters => Err(OpenError::new(unknown(name, "no such system"))),
+            TargetKind::Cluster | TargetKind::ClusterFile if self.clusters => match cluster(target) {
+                Some(cluster) => cluster.map(|cluster| Source::Cluster(Box::new(cluster))),
+                None => Err(OpenError::new(unknown(name, "no such cluster"))),
+            },
+            TargetKind::SystemFile | TargetKind::Cluster | TargetKind::ClusterFile => {
+                Source::of_design(name, &design(path)?)
+            }
+            TargetKind::NodesRun => nodes_run(path).map(|(run, unreadable)| Source::Nodes(Box::new(run), unreadable)),
+            TargetKind::Folder => Ok(Source::Text(evidence::read_path(path)?)),
+            TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe => {
+                let file = input_file::open(path, Kind::Source)?;
+                // it is refused before it is read
+                if file.size() > MAX_RUN_BYTES as u64 {
+                    file.all()?;
+                    return Ok(Source::Text(Found::default()));
+                }
+                read_stream(name, file)
+            }
+        }
+    }
+
+    /// The machines of sources, each with the name that messages and origins call it.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn join(
+        &self,
+        sources: impl IntoIterator<Item = (String, Result<Source, OpenError>)>,
+    ) -> Result<Opened, OpenError> {
+        let mut joined = Joined::default();
+        for (target, source) in sources {
+            if let Err(error) = source.and_then(|source| joined.add(&target, source, self.clusters)) {
+                joined.problems.extend(error.0);
+            }
+        }
+        joined.finish()
+    }
+}
+
+/// A recorded run or an inference, otherwise text for the scanners.
+fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, OpenError> {
+    let refused = |e: io::Error| OpenError::new(format!("{name}: {e}"));
+    let mut bytes = Vec::new();
+    stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.is_empty() {
+        let what = if name == "-" { "standard input" } else { name };
+        return Err(OpenError::new(format!("{what} is empty")));
+    }
+    if !evidence::decode(&bytes).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('{') {
+        return Ok(Source::Text(evidence::read_stream(name, bytes.as_slice().chain(stream))?));
+    }
+    stream.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
+    Source::of_document(name, &bytes)
+}
+
+impl Source {
+    /// The machine that a system file describes.
+    ///
+    /// # Errors
+    /// With all that is wrong in it.
+    pub fn of_design(name: &str, text: &str) -> Result<Self, OpenError> {
+        catalogue::read_design(text, name).map(case).map_err(|e| OpenError::new(e.to_string()))
+    }
+
+    /// A recorded run or an inference, otherwise text for the scanners.
+    ///
+    /// # Errors
+    /// Where it cannot be read as what it looks like.
+    pub fn of_document(name: &str, bytes: &[u8]) -> Result<Self, OpenError> {
+        let text = evidence::decode(bytes);
+        let refused = |why: String| OpenError::new(format!("{name}: {why}"));
+        if looks_like_run(&text) {
+            return Partial::read(&text).map(|p| Source::Run(Box::new(p))).map_err(|e| refused(e.to_string()));
+        }
+        if peerlane_design::infer::looks_like_inference(&text) {
+            return Inference::from_json(&text)
+                .map(|i| Source::Inference(Box::new(i)))
+                .map_err(|e| refused(e.to_string()));
+        }
+        Ok(Source::Text(evidence::read_stream(name, bytes)?))
+    }
+}
+
+fn case(machine: impl Into<Case>) -> Source {
+    Source::Case(Box::new(machine.into()))
+}
+
+/// What sources describe, while they are read.
+#[derive(Default)]
+struct Joined {
+    opened: Opened,
+    inferred: Vec<(Inference, String)>,
+    captured: Found,
+    problems: Vec<String>,
+    doubts: Vec<String>,
+}
+
+impl Joined {
+    fn add(&mut self, target: &str, source: Source, clusters: bool) -> Result<(), OpenError> {
+        match source {
+            Source::Case(case) => self.opened.cases.push(*case),
+            Source::Cluster(cluster) => self.opened.clusters.push(*cluster),
+            Source::Nodes(run, unreadable) => return self.add_nodes(target, &run, unreadable, clusters),
+            Source::Run(partial) => self.opened.cases.push(of_run(*partial, target)?),
+            Source::Inference(found) => self.inferred.push((*found, target.to_owned())),
+            Source::Text(found) if found.evidence.is_empty() => self.add_nothing(target, &found),
+            Source::Text(found) => {
+                // a file of a folder that yields nothing although its format is known
+                let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
+                self.problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
+                self.doubts.extend(some.into_iter().filter_map(doubtful));
+                self.captured.append(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// The machines of a record's nodes, and their cluster.
+    fn add_nodes(&mut self, name: &str, run: &NodesRun, unreadable: usize, clusters: bool) -> Result<(), OpenError> {
+        let refused = |why: String| OpenError::new(format!("{name}: {why}"));
+        if unreadable > 0 {
+            self.opened.notices.push(format!("{name}: left out {unreadable} lines that are cut or unreadable"));
+        }
+        if clusters {
+            self.opened.clusters.push(measured_cluster::cluster(run).map_err(|e| refused(e.to_string()))?);
+        }
+        let found = measured_cluster::machines(run).map_err(|e| refused(e.to_string()))?;
+        if found.is_empty() && !clusters {
+            return Err(OpenError::new(format!(
+                "{name} is a record between nodes, none of which described itself; this command is about machines, and \
+                 'check', 'report' and 'compare' read the record"
+            )));
+        }
+        self.opened.cases.extend(found.into_iter().map(Case::from));
+        Ok(())
+    }
+
+    fn add_nothing(&mut self, target: &str, found: &Found) {
+        self.problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
+        if found.warnings.len() > FEW {
+            self.problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
+        }
+        let doubts: Vec<String> = found.coverage.iter().filter_map(nothing_of).collect();
+        if doubts.is_empty() {
+            self.problems.push(format!("{target}: nothing recognised"));
+            self.problems.push(READS.to_owned());
+        }
+        self.problems.extend(doubts);
+    }
+
+    fn finish(self) -> Result<Opened, OpenError> {
+        let Joined { mut opened, inferred, captured, mut problems, mut doubts } = self;
+        problems.dedup();
+        doubts.truncate(FEW);
+        opened.coverage.clone_from(&captured.coverage);
+        if !captured.evidence.is_empty() {
+            let assembled = assemble(captured);
+            if assembled.is_empty() {
+                problems.push("the input describes no GPU, NIC or path".to_owned());
+            }
+            opened.cases.extend(assembled.into_iter().map(Case::from));
+        }
+        if let (true, Some((found, file))) = (opened.cases.is_empty(), inferred.first()) {
+            let machine = &found.machine;
+            problems.push(format!("{file} holds the inferred limits of {machine}; also give that machine as a TARGET"));
+        }
+        if opened.cases.is_empty() && opened.clusters.is_empty() {
+            opened.notices.extend(problems);
+            return Err(OpenError(opened.notices));
+        }
+        let unjoined =
+            inferred.into_iter().filter_map(|(found, file)| join_inference(found, &file, &mut opened.cases).err());
+        problems.extend(unjoined);
+        opened.incomplete = !problems.is_empty();
+        opened.notices.extend(problems.into_iter().chain(doubts));
+        Ok(opened)
+    }
+}
+
+/// What is reported of an input whose format is known and of which nothing could be read.
+fn nothing_of(coverage: &Coverage) -> Option<String> {
+    let Coverage { source, understood: 0, .. } = coverage else { return None };
+    let first = coverage.lines.first()?;
+    let (format, line, text) = (&first.format, first.line, &first.text);
+    Some(format!("{source}: looks like {format}, but nothing in it can be read; first at line {line}: {text}"))
+}
+
+/// What is reported of an input of which some lines look like data and were not used.
+fn doubtful(coverage: &Coverage) -> Option<String> {
+    let first = coverage.lines.first()?;
+    let (source, n, format, line, text) = (&coverage.source, coverage.doubtful, &first.format, first.line, &first.text);
+    Some(format!("{source}: {n} lines look like data and were not used; first at line {line} ({format}): {text}"))
+}
+
+/// The machine of a run, with a warning if part of the record is unreadable.
+fn of_run(partial: Partial, name: &str) -> Result<Case, OpenError> {
+    let Partial { run, unreadable } = partial;
+    let mut case = Case::of_run(run, name).map_err(|e| OpenError::new(format!("{name}: {e}")))?;
+    if unreadable > 0 {
+        let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
+        let message = format!("{name}: ignored {lines}, truncated or unreadable");
+        case.machine.warnings.push(Warning::general(message));
+    }
+    Ok(case)
+}
+
+/// Adds an inference to its machine: the only one, or the one of that name.
+fn join_inference(found: Inference, file: &str, cases: &mut [Case]) -> Result<(), String> {
+    let at = match &*cases {
+        [_] => Some(0),
+        many => many.iter().position(|case| case.machine.name == found.machine),
+    };
+    match at.and_then(|at| cases.get_mut(at)) {
+        Some(case) => case.join(found, file).map_err(|e| format!("{file}: {e}")),
+        None => Err(format!("{file} is about {}, and no machine here has that name", found.machine)),
+    }
+}
+
+impl Opened {
+    /// A model of each machine, by the parts of the catalogue.
+    pub fn models(&self) -> Vec<Model<'_>> {
+        self.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
+    }
+
+    /// The machines.
+    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
+        self.cases.iter().map(|case| &case.machine)
+    }
+
+    /// The only machine; `what` is the first half of the message where there are several: `this format holds one machine`.
+    ///
+    /// # Errors
+    /// Where there are several, or none.
+    pub fn the_only(&self, what: &str) -> Result<&Case, OpenError> {
+        match self.cases.as_slice() {
+            [one] => Ok(one),
+            cases => {
+                let names: Vec<&str> = self.machines().map(|m| m.name.as_str()).collect();
+                let (n, names) = (cases.len(), names.join(", "));
+                Err(OpenError::new(format!("{what}, but there are {n}; choose one with --machine: {names}")))
+            }
+        }
+    }
+
+    /// One of several machines, by its name or its number from 1.
+    ///
+    /// # Errors
+    /// Where there is none such.
+    pub fn only(mut self, wanted: &str) -> Result<Self, OpenError> {
+        let at = pick(self.machines(), wanted)?;
+        self.cases = vec![self.cases.swap_remove(at)];
+        Ok(self)
+    }
+
+    /// The machines with edits applied. Measurements of a machine are not carried over to the changed one.
+    ///
+    /// # Errors
+    /// Where an edit is for no machine, or cannot be applied.
+    pub fn changed(mut self, edits: &[Edit]) -> Result<Self, OpenError> {
+        known_names(edits, self.machines())?;
+        for case in &mut self.cases {
+            if let Some(changed) = changed(&case.machine, edits)? {
+                *case = Case::from(changed);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The machine that the edits make of this one; `None` where none of them is for it.
+///
+/// # Errors
+/// Where one cannot be applied.
+pub fn changed(machine: &Machine, edits: &[Edit]) -> Result<Option<Machine>, OpenError> {
+    if !edits.iter().any(|e| e.is_for(&machine.name)) {
+        return Ok(None);
+    }
+    let changed = apply(machine, edits, Parts::embedded()).map(Some);
+    changed.map_err(|e| OpenError::new(format!("{}: {e}", machine.name)))
+}
+
+/// Rejects edits for unknown machines.
+///
+/// # Errors
+/// With the names of those that there are.
+pub fn known_names<'m>(edits: &[Edit], machines: impl Iterator<Item = &'m Machine>) -> Result<(), OpenError> {
+    let names: Vec<&str> = machines.map(|m| m.name.as_str()).collect();
+    let stray = edits.iter().find(|e| !names.iter().any(|name| e.is_for(name)));
+    stray.map_or(Ok(()), |edit| {
+        let wanted = edit.machine.as_deref().unwrap_or_default();
+        let available = names.join(", ");
+        Err(OpenError::new(format!("what if '{edit}': no machine '{wanted}'; available: {available}")))
+    })
+}
+
+/// The index of the machine with a name, or with a number from 1.
+///
+/// # Errors
+/// With the names of those that there are.
+pub fn pick<'m>(machines: impl Iterator<Item = &'m Machine>, wanted: &str) -> Result<usize, OpenError> {
+    let names: Vec<&str> = machines.map(|machine| machine.name.as_str()).collect();
+    let by_name = names.iter().position(|name| *name == wanted);
+    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < names.len());
+    let at = by_name.or(by_number);
+    at.ok_or_else(|| OpenError::new(format!("no machine '{wanted}'; available: {}", names.join(", "))))
+}

@@ -1,0 +1,87 @@
+//! What a TARGET is: asked once, here.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use peerlane_design::cluster;
+use peerlane_design::infer::looks_like_inference;
+use peerlane_measure::nodes::looks_like_nodes_run;
+use peerlane_measure::run::looks_like_run;
+use peerlane_read::input_file::{self, Kind, Refused, What};
+use peerlane_read::{catalogue, evidence};
+
+use super::example;
+
+/// How much of a file is read to see what it is, in bytes.
+const HEAD: u64 = 4096;
+
+/// What a TARGET is, by its name; what a file is, by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// `live`: this machine.
+    Live,
+    /// `-`: standard input.
+    Stdin,
+    /// A system of the catalogue.
+    System,
+    /// A cluster of the catalogue.
+    Cluster,
+    /// The example, `slow-node`.
+    Example,
+    /// A file that describes a system.
+    SystemFile,
+    /// A file that describes a cluster.
+    ClusterFile,
+    /// The record of a run, whole or growing.
+    Run,
+    /// The record of a run between nodes, whole or growing.
+    NodesRun,
+    /// What `infer` found.
+    Inference,
+    /// A folder.
+    Folder,
+    /// A pipe, whose content is not known before it is read.
+    Pipe,
+    /// Another file: what tools printed, or an archive.
+    Text,
+}
+
+impl TargetKind {
+    /// What a TARGET is.
+    ///
+    /// # Errors
+    /// Where it is none: no name that is known, and no file that may be read.
+    pub fn of(target: &OsStr) -> Result<Self, Refused> {
+        let name = target.to_str().unwrap_or_default();
+        match name {
+            "live" => return Ok(TargetKind::Live),
+            "-" => return Ok(TargetKind::Stdin),
+            example::NAME => return Ok(TargetKind::Example),
+            _ if catalogue::system_text(name).is_some() => return Ok(TargetKind::System),
+            _ if cluster::cluster_text(name).is_some() => return Ok(TargetKind::Cluster),
+            _ => {}
+        }
+        let path = Path::new(target);
+        match input_file::what(path)? {
+            What::Folder => return Ok(TargetKind::Folder),
+            What::Pipe => return Ok(TargetKind::Pipe),
+            _ => {}
+        }
+        let is_toml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"));
+        let head = input_file::head(path, if is_toml { Kind::Design.limit() } else { HEAD })?;
+        let text = evidence::decode(&head);
+        Ok(match () {
+            () if is_toml && cluster::looks_like_cluster(&text) => TargetKind::ClusterFile,
+            () if is_toml => TargetKind::SystemFile,
+            () if looks_like_nodes_run(&text) => TargetKind::NodesRun,
+            () if looks_like_run(&text) => TargetKind::Run,
+            () if looks_like_inference(&text) => TargetKind::Inference,
+            () => TargetKind::Text,
+        })
+    }
+
+    /// Whether a TARGET is of this kind; `false` where it is none at all.
+    pub fn is(self, target: impl AsRef<OsStr>) -> bool {
+        TargetKind::of(target.as_ref()).is_ok_and(|kind| kind == self)
+    }
+}
