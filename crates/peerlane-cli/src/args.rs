@@ -21,6 +21,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
+use peerlane_report::render;
 
 pub(crate) use check::{CheckArgs, CheckFormat};
 pub(crate) use collect::Collect;
@@ -188,6 +189,13 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
     #[arg(from_global)]
     pub(crate) quiet: bool,
+}
+
+impl Detail {
+    /// How much of a text is shown.
+    pub(crate) fn of_text(self) -> render::Detail {
+        render::Detail { verbose: self.verbose, quiet: self.quiet }
+    }
 }
 
 /// Changes to the design.

@@ -10,18 +10,16 @@ mod args;
 mod commands;
 mod console;
 mod fleet;
-mod formats;
 mod host;
-mod html;
 mod live;
 mod measuring;
 #[expect(clippy::disallowed_methods, reason = "opens files to write them")]
 mod output_file;
+mod pages;
 mod printable;
 mod program;
 mod progress;
 mod redact;
-mod render;
 mod site;
 #[expect(clippy::disallowed_methods, reason = "makes folders durable")]
 mod system;
@@ -39,6 +37,7 @@ use console::say;
 use peerlane::input_file::Refused;
 use peerlane::one_line::{escaped, is_hidden};
 use peerlane::target::{OpenError, TargetKind};
+use peerlane_report::{formats, render};
 use printable::Filter;
 
 /// The outcome of a command that ran.
@@ -96,8 +95,17 @@ fn began() -> f64 {
     *BEGAN.get_or_init(peerlane_gpu::timeline::now)
 }
 
+/// The columns of the terminal that standard output is, or `COLUMNS`.
+fn terminal_width() -> Option<usize> {
+    let wanted = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    wanted.or_else(|| terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)))
+}
+
 fn main() -> ExitCode {
     began();
+    if let Some(columns) = terminal_width() {
+        render::set_terminal_width(columns);
+    }
     // nothing has such a name, and messages quote arguments
     if let Some(word) = env::args_os().map(|word| word.to_string_lossy().into_owned()).find(|w| w.contains(is_hidden)) {
         say(&format!(

@@ -30,17 +30,6 @@ pub enum Severity {
     Error,
 }
 
-impl Severity {
-    /// As it is written in JSON: `warning`.
-    pub fn id(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
-
 /// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -51,6 +40,55 @@ pub enum Certainty {
     Likely,
     /// A source states it, or it follows from what one states.
     Certain,
+}
+
+impl FindingKind {
+    /// As it is written in JSON: `design`.
+    pub fn id(self) -> &'static str {
+        match self {
+            FindingKind::Fault => "fault",
+            FindingKind::Design => "design",
+            FindingKind::Measurement => "measurement",
+        }
+    }
+
+    /// As it is printed: `by design`.
+    pub fn words(self) -> &'static str {
+        match self {
+            FindingKind::Design => "by design",
+            kind => kind.id(),
+        }
+    }
+}
+
+impl Severity {
+    /// As it is written in JSON: `info`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+
+    /// As it is printed: `note`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Info => "note",
+            severity => severity.id(),
+        }
+    }
+}
+
+impl Certainty {
+    /// As it is printed: `possibly`; `None` of what is certain, which needs no word.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            Certainty::Certain => None,
+            Certainty::Likely => Some("likely"),
+            Certainty::Possible => Some("possibly"),
+        }
+    }
 }
 
 /// What a finding costs, on the path where it costs most.

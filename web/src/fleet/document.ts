@@ -60,7 +60,7 @@ tests: TestView[]
 /**
  * Files that could not be read.
  */
-unread: UnreadView[]
+unread: Unread[]
 /**
  * Files that could not be read, and are not listed.
  */
@@ -85,12 +85,12 @@ name: string
 /**
  * What the rules find on nearly all of them.
  */
-shared: SharedView[]
+shared: Shared[]
 }
 /**
  * A finding that most machines of a kind have.
  */
-export interface SharedView {
+export interface Shared {
 /**
  * How many have it.
  */
@@ -381,15 +381,15 @@ values?: (number | null)
 way?: (Way | null)
 }
 /**
- * A file that could not be read.
+ * What could not be read.
  */
-export interface UnreadView {
+export interface Unread {
 /**
- * Its name.
+ * The file or the label.
  */
 name: string
 /**
- * Why.
+ * Why not.
  */
 why: string
 }

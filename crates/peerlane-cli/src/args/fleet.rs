@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueEnum};
+use peerlane_report::formats::Format;
 
 use super::{CheckArgs, CheckFormat, Detail, Judgement, Redact};
 
@@ -57,6 +58,31 @@ pub(crate) enum FleetFormat {
     Csv,
 }
 
+impl From<CheckFormat> for FleetFormat {
+    fn from(format: CheckFormat) -> Self {
+        match format {
+            CheckFormat::Text => FleetFormat::Text,
+            CheckFormat::Json => FleetFormat::Json,
+            CheckFormat::Markdown => FleetFormat::Markdown,
+            CheckFormat::Prometheus => FleetFormat::Prometheus,
+            CheckFormat::Junit => FleetFormat::Junit,
+        }
+    }
+}
+
+impl FleetFormat {
+    /// The format of a report; `None` of documents that each subject has its own of.
+    pub(crate) fn of_report(self) -> Option<Format> {
+        match self {
+            FleetFormat::Text => Some(Format::Text),
+            FleetFormat::Markdown => Some(Format::Markdown),
+            FleetFormat::Prometheus => Some(Format::Prometheus),
+            FleetFormat::Junit => Some(Format::Junit),
+            FleetFormat::Json | FleetFormat::Csv => None,
+        }
+    }
+}
+
 impl FleetArgs {
     /// The option of `check` that says nothing of many records.
     pub(crate) fn refused(args: &CheckArgs) -> Option<&'static str> {
@@ -75,13 +101,7 @@ impl FleetArgs {
             targets: args.machines.targets.clone(),
             baseline: args.baseline.iter().map(|path| path.clone().into_os_string()).collect(),
             detail: args.detail,
-            format: match args.format {
-                CheckFormat::Text => FleetFormat::Text,
-                CheckFormat::Json => FleetFormat::Json,
-                CheckFormat::Markdown => FleetFormat::Markdown,
-                CheckFormat::Prometheus => FleetFormat::Prometheus,
-                CheckFormat::Junit => FleetFormat::Junit,
-            },
+            format: args.format.into(),
             judgement: args.judgement.clone(),
             redact: args.learn.redact,
         }

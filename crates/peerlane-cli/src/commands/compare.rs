@@ -10,15 +10,16 @@ use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
 use peerlane::target::{compare, designs};
+use peerlane_report::{Report, html};
 
 use crate::args::CompareArgs;
 use crate::formats::json;
-use crate::html::{can_write_page, write_document};
+use crate::pages::{can_write_page, write_document};
 use crate::render::designs as table;
 use crate::site::Site;
 use crate::target::load;
 use crate::target::nodes::Record;
-use crate::{Failure, Outcome, html};
+use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(records) = Record::all(&args.targets) {
@@ -38,13 +39,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
         let judged = compared.iter().zip(&comparisons).map(|((_, case), comparison)| site.judge(case, comparison));
         let checks = judged.collect::<Vec<MachineCheck>>();
-        let judged = compared
-            .iter()
-            .zip(&comparisons)
-            .zip(&checks)
-            .map(|(((_, case), comparison), checked)| html::Subject { case, comparison, checked });
-        let judged: Vec<html::Subject> = judged.collect();
-        write_document(file, &html::compared(&judged, &document))?;
+        let reports = Report::of_machines(compared.iter().map(|(_, case)| case), &comparisons, &checks);
+        write_document(file, &html::compared(&reports, &document))?;
     }
     if args.detail.json {
         json(out, &document)?;

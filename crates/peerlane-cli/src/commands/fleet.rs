@@ -4,10 +4,10 @@ use std::io::Write;
 
 use crate::args::FleetArgs;
 use crate::site::Site;
-use crate::{Failure, Outcome, fleet, html};
+use crate::{Failure, Outcome, fleet, pages};
 
 pub(crate) fn run(args: &FleetArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    html::can_write_page(args.judgement.html.as_deref())?;
+    pages::can_write_page(args.judgement.html.as_deref())?;
     let site = Site::read(args.judgement.rules.file.as_deref())?;
     fleet::of(args, &site.settings, out)
 }

@@ -15,9 +15,9 @@ use peerlane::origin::Origin;
 use peerlane::target::Opened;
 use peerlane::units::Rate;
 
-use super::{between, heading};
+use super::heading;
 use crate::args::{Format, MapArgs};
-use crate::formats::json;
+use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, hang};
 use crate::render::{dot, findings, inference, label, matrix, run, svg, tree};
@@ -72,7 +72,7 @@ fn each(
     show: impl Fn(&mut dyn Write, &Case) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for (i, case) in loaded.cases.iter().enumerate() {
-        between(out, i == 0)?;
+        rule(out, i == 0)?;
         show(out, case)?;
     }
     Ok(())

@@ -26,7 +26,7 @@ use std::io::{self, Write};
 use peerlane::machine::Machine;
 
 use crate::args::Command;
-use crate::render::line_width;
+use crate::render::headline::title;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, headline};
 use crate::{Failure, Outcome};
@@ -64,25 +64,11 @@ pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Fai
 
 /// Writes a machine's name and title.
 fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
-    let title = match &machine.title {
-        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
-        _ => machine.name.clone(),
-    };
-    for line in headline(&title) {
+    for line in headline(&title(machine)) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     match &machine.recognized {
         Some(recognized) => hang(out, "", &recognized.to_string()),
         None => Ok(()),
     }
-}
-
-/// Writes the assumptions behind predictions, which no source states.
-fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
-    assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
-}
-
-/// Writes a horizontal rule between machines.
-fn between(out: &mut dyn Write, first: bool) -> io::Result<()> {
-    if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(line_width()))) }
 }

@@ -14,12 +14,13 @@ use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
 use peerlane::target::predict;
 use peerlane::units::Bytes;
 
-use super::{between, heading, on_assumptions};
+use super::heading;
 use crate::args::PredictArgs;
-use crate::formats::json;
+use crate::formats::{json, rule};
 use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, width, wrap};
+use crate::render::whole::on_assumptions;
 use crate::render::{self, line_width, matrix};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             continue;
         }
         let MachinePrediction { matrices, assumptions, curves, messages, collectives, .. } = predicted;
-        between(out, i == 0)?;
+        rule(out, i == 0)?;
         heading(out, machine)?;
         if matrices.is_empty() {
             writeln!(out, "Too little is known about the links to predict anything.")?;

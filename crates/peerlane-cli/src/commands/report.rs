@@ -7,10 +7,11 @@ use std::path::Path;
 
 use peerlane::comparison::Comparison;
 use peerlane::one_line::shown;
+use peerlane_report::{Report, html};
 
 use crate::args::ReportArgs;
-use crate::html::{can_write_page, write_page};
 use crate::measuring::machines;
+use crate::pages::{can_write_page, write_document};
 use crate::site::Site;
 use crate::target::nodes::Record;
 use crate::{Failure, Outcome};
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let site = Site::read(None)?;
     let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| site.judge(case, comparison));
     let checks = judged.collect::<Vec<_>>();
-    write_page(&args.output, &loaded, &comparisons, &checks)?;
+    write_document(&args.output, &html::document(&Report::of_machines(&loaded.cases, &comparisons, &checks)))?;
     if args.output != Path::new("-") {
         crate::console::note(&format!("wrote {}", shown(&args.output)));
     }

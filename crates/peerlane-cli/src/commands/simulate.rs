@@ -13,7 +13,7 @@ use peerlane::simulate::picture;
 use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
 
 use crate::args::SimulateArgs;
-use crate::formats::json;
+use crate::formats::{json, rule};
 use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         documents.push(document);
     }
     if let Some(path) = &args.svg {
-        written = written.and_then(|()| output_file::write(path, chart::sizes(&documents)?));
+        written = written.and_then(|()| output_file::write(path, chart::sizes(&documents).map_err(Failure::new)?));
     }
     if args.detail.json {
         match documents.as_slice() {
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         }
     } else {
         for (i, (document, cluster)) in documents.iter().zip(&clusters).enumerate() {
-            super::between(out, i == 0)?;
+            rule(out, i == 0)?;
             show(out, document, cluster, args.detail.verbose)?;
         }
     }

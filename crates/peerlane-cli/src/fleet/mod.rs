@@ -4,7 +4,6 @@ mod gathered;
 mod labelled;
 mod one;
 mod read;
-mod show;
 mod texts;
 mod zip;
 
@@ -17,11 +16,14 @@ use peerlane::fleet::{Dictionary, Node, Records, judge};
 use peerlane::input_file::Folder;
 use peerlane::target::TargetKind;
 use peerlane::verdict::Line;
+use peerlane_report::Report;
+use peerlane_report::formats::{self, json};
+use peerlane_report::html::fleet_page;
 
 use crate::args::{FleetArgs, FleetFormat};
-use crate::formats::{fleet as formats, json};
+use crate::pages::write_html;
 use crate::progress::Bar;
-use crate::{Failure, Outcome, html};
+use crate::{Failure, Outcome};
 
 /// The fewest records that `check` treats as a fleet; of fewer, each is shown in full.
 const FEWEST: usize = 3;
@@ -89,18 +91,15 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
     if found.unheld > 0 {
         fleet.notes.push(format!("the rules did not look at {} records of streams and archives", found.unheld));
     }
+    let reports = [Report::of_fleet(&fleet)];
     let line = Line::from(args.judgement.fail_on);
-    match if args.detail.json { FleetFormat::Json } else { args.format } {
-        FleetFormat::Text => show::text(out, &fleet, args.detail)?,
-        FleetFormat::Json => json(out, &fleet)?,
-        FleetFormat::Markdown => out.write_all(formats::markdown(&fleet).as_bytes())?,
-        FleetFormat::Prometheus => out.write_all(formats::prometheus(&fleet).as_bytes())?,
-        FleetFormat::Junit => out.write_all(formats::junit(&fleet, line).as_bytes())?,
-        FleetFormat::Csv => out.write_all(formats::csv(&fleet).as_bytes())?,
+    let format = if args.detail.json { FleetFormat::Json } else { args.format };
+    match format.of_report() {
+        Some(format) => formats::write(out, format, &reports, args.detail.of_text(), line)?,
+        None if format == FleetFormat::Csv => out.write_all(formats::csv::outliers(&fleet).as_bytes())?,
+        None => json(out, &fleet)?,
     }
     // a result that cannot be written is still shown
-    args.judgement.html.as_ref().map_or(Ok(()), |file| html::write_html(file, html::fleet_page(&fleet)))?;
-    let mut found = fleet.outliers.iter().chain(&fleet.network).filter_map(|outlier| outlier.finding.contributes());
-    let fails = found.any(|verdict| line.is_reached(verdict));
-    Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
+    args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, fleet_page(&fleet)))?;
+    Ok(Outcome { findings: reports.iter().any(|report| report.reaches(line)), incomplete: !problems.is_empty() })
 }

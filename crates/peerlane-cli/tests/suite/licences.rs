@@ -117,7 +117,7 @@ fn page() -> String {
     for ((licence, _), (text, granted)) in groups {
         page.push_str(&format!("\n{}\n{licence}\n\n{}\n\n{text}\n", "=".repeat(80), granted.join("\n")));
     }
-    let web = include_str!("../../page/licences.txt");
+    let web = include_str!("../../../peerlane-report/page/licences.txt");
     page.push_str(&format!("\n{}\nIn the page of `peerlane report` (ISC)\n\n{web}", "=".repeat(80)));
     page
 }
@@ -149,6 +149,6 @@ fn the_program_prints_its_licences() {
 #[test]
 fn the_page_carries_the_notices_of_its_libraries() {
     let page = out(&["report", "exxact-devbox", "-o", "-"]);
-    let notices = include_str!("../../page/licences.txt");
+    let notices = include_str!("../../../peerlane-report/page/licences.txt");
     assert!(notices.contains("d3-scale") && page.contains(notices));
 }

@@ -23,6 +23,7 @@ mod documents;
 mod doors;
 mod examples;
 mod explain_rdma;
+mod facts;
 mod files;
 mod fleet;
 mod foreign;

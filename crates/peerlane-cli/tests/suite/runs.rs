@@ -1,7 +1,7 @@
 //! Recorded runs as targets: whole, growing, from a pipe, and what is none.
 
 #[allow(dead_code, reason = "shared with tests that need all of it")]
-#[path = "../../src/render/run/sample.rs"]
+#[path = "../../../peerlane-report/src/render/run/sample.rs"]
 mod sample;
 
 use crate::common::{checked, err, file, json, peerlane, with_input};

@@ -306,7 +306,6 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
-    use crate::verdict::Verdict;
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::machine::{Machine, MachineKind};
     use peerlane_read::catalogue::Parts;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates from the lowest to the highest, each with its modules from the lowest to the highest.
-const ORDER: [(&str, &str); 10] = [
+const ORDER: [(&str, &str); 11] = [
     (
         "peerlane-machine",
         "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
@@ -28,9 +28,10 @@ const ORDER: [(&str, &str); 10] = [
     ),
     ("peerlane-judge", "thresholds finding verdict action check nodes fleet gate selftest accuracy"),
     ("peerlane", "export target"),
+    ("peerlane-report", "item samples render report formats html"),
     (
         "peerlane-cli",
-        "console system host output_file printable program redact live args render target formats html measuring site fleet commands",
+        "console progress system host output_file pages printable program redact live args target measuring site fleet commands",
     ),
 ];
 

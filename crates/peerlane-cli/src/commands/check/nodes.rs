@@ -2,16 +2,14 @@
 
 use std::io::Write;
 
-use peerlane::check::{Scope, rule_ids};
-use peerlane::export::json::MachineCheck;
-use peerlane::nodes_check::{NodesCheck, judge};
+use peerlane::nodes_check::judge;
 use peerlane::site::Comparison;
 use peerlane::verdict::Line;
+use peerlane_report::Report;
+use peerlane_report::formats::{self, json};
 
-use crate::args::{CheckArgs, CheckFormat};
-use crate::formats::{json, junit, nodes as formats};
-use crate::html::{can_write_page, write_nodes_page};
-use crate::render;
+use crate::args::{CheckArgs, CheckFormat, FleetFormat};
+use crate::pages::{can_write_page, write_nodes_page};
 use crate::site::Site;
 use crate::target::nodes::{Record, redacted, site_of};
 use crate::{Failure, Outcome};
@@ -33,36 +31,16 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
     if let Some(page) = &args.judgement.html {
         write_nodes_page(page, &comparison, &judged, &file)?;
     }
+    let reports = [Report::of_nodes(&run, &judged)];
+    let line = Line::from(args.judgement.fail_on);
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    match format {
-        CheckFormat::Text => render::nodes::judged(out, &run, &judged, args.detail)?,
-        CheckFormat::Json => json(out, &judged)?,
-        CheckFormat::Markdown => out.write_all(formats::markdown(&run, &judged).as_bytes())?,
-        CheckFormat::Prometheus => out.write_all(formats::prometheus(&run, &judged).as_bytes())?,
-        CheckFormat::Junit => {
-            let rules: Vec<&str> = rule_ids(Scope::Nodes).collect();
-            out.write_all(junit::document(&[of_machine(&judged)], &rules, args.judgement.fail_on.into()).as_bytes())?;
-        }
+    match FleetFormat::from(format).of_report() {
+        Some(format) => formats::write(out, format, &reports, args.detail.of_text(), line)?,
+        None => json(out, &judged)?,
     }
     let incomplete = judged.missing.is_some() || !run.complete;
     super::say_missing(&judged.name, judged.missing.as_deref());
-    Ok(Outcome { findings: Line::from(args.judgement.fail_on).is_reached(judged.verdict), incomplete })
-}
-
-/// The verdict, where formats are those of machines.
-fn of_machine(judged: &NodesCheck) -> MachineCheck {
-    MachineCheck {
-        name: judged.name.clone(),
-        verdict: judged.verdict,
-        checked: Vec::new(),
-        unchecked: Vec::new(),
-        missing: judged.missing.clone(),
-        next: Vec::new(),
-        findings: judged.findings.clone(),
-        waived: judged.waived.clone(),
-        thresholds: Vec::new(),
-        comparison: None,
-    }
+    Ok(Outcome { findings: reports.iter().any(|report| report.reaches(line)), incomplete })
 }
 
 /// Refuses options that mean nothing for a record between nodes.

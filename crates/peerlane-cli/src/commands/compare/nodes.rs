@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CompareArgs, records: &[Record], out: &mut dyn Write) -
     if args.detail.json {
         json(out, &document)?;
     } else {
-        render::nodes::compared(out, &document, args.detail)?;
+        render::nodes::compared(out, &document, args.detail.of_text())?;
     }
     Ok(Outcome { findings: false, incomplete: !(before.run.complete && after.run.complete) })
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &InferArgs, record: &Record, out: &mut dyn Write) -> Res
     if args.detail.json {
         json(out, &found)?;
     } else {
-        render::nodes_inference::write(out, &found, args.detail)?;
+        render::nodes_inference::write(out, &found, args.detail.of_text())?;
     }
     written?;
     Ok(Outcome { findings: false, incomplete: nothing || !record.run.complete })

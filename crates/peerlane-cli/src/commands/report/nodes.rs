@@ -7,7 +7,7 @@ use peerlane::one_line::shown;
 use peerlane::site::Comparison;
 
 use crate::args::ReportArgs;
-use crate::html::write_nodes_page;
+use crate::pages::write_nodes_page;
 use crate::site::Site;
 use crate::target::nodes::{Record, redacted, site_of};
 use crate::{Failure, Outcome};

@@ -6,10 +6,9 @@ use peerlane::simulate::scaling::{Scaling, ScalingDocument, ScalingPoint, doubli
 use peerlane::simulate::workload::Workload;
 use peerlane::units::Bytes;
 
-use super::super::between;
 use crate::args::SimulateArgs;
 use crate::formats::csv::words;
-use crate::formats::json;
+use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     }
     // a result that cannot be written is still shown
     let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
-    let draw = |path| output_file::write(path, chart::nodes(&documents)?);
+    let draw = |path| output_file::write(path, chart::nodes(&documents).map_err(Failure::new)?);
     let drawn = args.svg.as_deref().map_or(Ok(()), draw);
     if args.detail.json {
         match documents.as_slice() {
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
         }
     } else {
         for (i, document) in documents.iter().enumerate() {
-            between(out, i == 0)?;
+            rule(out, i == 0)?;
             show(out, document, workload.is_sized(), args.detail.verbose)?;
         }
     }

@@ -1,0 +1,15 @@
+//! What peerlane found, for people and for other programs. A [`Report`] is one subject, judged: a machine, nodes that measured
+//! each other, or a fleet. [`formats`] has a renderer for each format, and [`html`] the pages. [`render`] has what only a
+//! terminal shows: drawings, matrices, and the answers of commands that judge nothing.
+//!
+//! Nothing here reads a file, measures or judges, or knows arguments: it gets what was judged and returns text.
+
+pub mod formats;
+pub mod html;
+mod item;
+pub mod render;
+mod report;
+mod samples;
+
+pub use item::Item;
+pub use report::Report;

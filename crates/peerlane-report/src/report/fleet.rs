@@ -1,0 +1,146 @@
+//! What a report shows of many machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use peerlane::action::Action;
+use peerlane::fleet::{Fleet, Kind, Outlier};
+use peerlane::subject::join;
+
+use super::{Block, Suite, Table};
+use crate::item::Item;
+use crate::render::text::count;
+use crate::samples::Samples;
+
+/// So many machines of a kind are compared where they have rates.
+const ENOUGH: usize = 4;
+
+/// `5000 machines of 3 kinds, 5120 records: 12 outliers on 10 machines; isolate 8, monitor 2`
+pub(super) fn title(fleet: &Fleet) -> String {
+    let of = format!(
+        "{} of {}, {}",
+        count(fleet.machines.len(), "machine"),
+        count(fleet.kinds.len(), "kind"),
+        count(fleet.records, "record")
+    );
+    let between = match fleet.network.len() {
+        0 => String::new(),
+        n => format!("; {} between machines", count(n, "finding")),
+    };
+    if fleet.outliers.is_empty() {
+        return format!("{of}: no outliers{between}");
+    }
+    let machines: BTreeSet<&str> = fleet.outliers.iter().map(|outlier| outlier.machine.as_str()).collect();
+    let actions = [Action::Isolate, Action::Reset, Action::Monitor].into_iter().filter_map(|action| {
+        let n = fleet.machines.iter().filter(|member| member.action == Some(action)).count();
+        (n > 0).then(|| format!("{action} {n}"))
+    });
+    let actions = actions.collect::<Vec<_>>().join(", ");
+    format!(
+        "{of}: {} on {}; {actions}{between}",
+        count(fleet.outliers.len(), "outlier"),
+        count(machines.len(), "machine")
+    )
+}
+
+/// Kinds with what their machines share, findings, and what could not be read.
+pub(super) fn blocks(fleet: &Fleet, most: usize) -> Vec<Block> {
+    let more = fleet.kinds.len().saturating_sub(most);
+    let kinds = Table {
+        words: 2,
+        headings: vec!["kind", "example", "machines", "GPUs", "spread in %"],
+        rows: fleet.kinds.iter().take(most).map(kind).collect(),
+        left_out: (more > 0).then(|| format!("and {more} more kinds")),
+        ..Table::default()
+    };
+    let shared = fleet.kinds.iter().flat_map(|kind| {
+        let of = move |n: usize| format!("on {n} of {} like {}", count(kind.machines, "machine"), kind.example);
+        kind.shared.iter().map(move |shared| format!("{}: {} [{}]", of(shared.machines), shared.summary, shared.rule))
+    });
+    let unread = fleet.unread.iter().map(|unread| format!("{}: {}", unread.name, unread.why));
+    vec![
+        Block::Table(kinds),
+        Block::Sentences("Shared by nearly all of a kind, held against none", shared.collect()),
+        Block::Findings,
+        Block::Sentences("Notes", fleet.notes.clone()),
+        Block::Sentences("Unread", unread.collect()),
+    ]
+}
+
+fn kind(kind: &Kind) -> Vec<String> {
+    let Kind { machines, gpus, products, example, compared, spread, .. } = kind;
+    let name = match (products.is_empty(), gpus) {
+        (true, 0) => "without GPUs".to_owned(),
+        (true, _) => "unknown GPUs".to_owned(),
+        _ => products.join(", "),
+    };
+    let spread = match *compared {
+        true => format!("{:.1}", 100.0 * spread),
+        false if *machines >= ENOUGH => "no rates".to_owned(),
+        false => "too few to compare".to_owned(),
+    };
+    vec![name, example.clone(), machines.to_string(), gpus.to_string(), spread]
+}
+
+/// A suite for each kind with a case for each machine, and one with a case for each record that names something between machines.
+pub(super) fn suites<'r, 'a>(fleet: &Fleet, items: &'r [Item<'a>]) -> Vec<Suite<'r, 'a>> {
+    let (own, between) = items.split_at(items.len().min(fleet.outliers.len()));
+    let by_name = |items: &'r [Item<'a>]| {
+        let mut all: BTreeMap<&'a str, Vec<&'r Item<'a>>> = BTreeMap::new();
+        for item in items {
+            all.entry(item.machine().unwrap_or_default()).or_default().push(item);
+        }
+        all
+    };
+    let found = by_name(own);
+    let mut suites: Vec<Suite> = Vec::new();
+    for (at, kind) in fleet.kinds.iter().enumerate() {
+        let members = fleet.machines.iter().filter(|member| member.kind == at);
+        let case = |name: &str| (name.to_owned(), found.get(name).cloned().unwrap_or_default());
+        suites.push(Suite {
+            name: format!("{} GPUs: {}", kind.gpus, kind.products.join(", ")),
+            cases: members.map(|member| case(&member.name)).collect(),
+            skipped: None,
+        });
+    }
+    let cases: Vec<_> = by_name(between).into_iter().map(|(record, found)| (record.to_owned(), found)).collect();
+    if !cases.is_empty() {
+        suites.push(Suite { name: "between machines".to_owned(), cases, skipped: None });
+    }
+    suites
+}
+
+/// A series for each machine and one for each outlier; none for each path.
+pub(super) fn sample(samples: &mut Samples, fleet: &Fleet) {
+    let machines =
+        samples.family("peerlane_fleet_machine", "1 for each machine, with the action that its outliers call for.");
+    for member in &fleet.machines {
+        let action = member.action.map_or("none", Action::id);
+        samples.add(machines, &[("machine", &member.name), ("action", action)], 1.0);
+    }
+    let outliers = samples.family(
+        "peerlane_fleet_outlier_loss_ratio",
+        "Share of the usual rate that an outlier loses, or adds to the usual time; 0 where it has no number.",
+    );
+    let network = samples.family(
+        "peerlane_fleet_network_loss_ratio",
+        "Share of the usual rate that a path or a switch between machines loses; 0 where it has no number.",
+    );
+    let mut add = |family, of, found: &Outlier, action| {
+        let subjects = join(&found.finding.subjects, " ");
+        let severity = found.finding.severity.id();
+        let labels = [
+            (of, found.machine.as_str()),
+            ("subjects", &subjects),
+            ("rule", &found.finding.rule),
+            ("severity", severity),
+            ("action", action),
+        ];
+        samples.add(family, &labels, found.loss);
+    };
+    fleet.outliers.iter().for_each(|found| add(outliers, "machine", found, found.action.id()));
+    fleet.network.iter().for_each(|found| add(network, "record", found, ""));
+    let records = samples.family("peerlane_fleet_records", "Records that were read.");
+    for (state, n) in [("read", fleet.records), ("unread", fleet.unread.len())] {
+        samples.add(records, &[("state", state)], n as f64);
+    }
+}
