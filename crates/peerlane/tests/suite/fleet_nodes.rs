@@ -270,7 +270,7 @@ fn a_node_that_lost_a_nic_is_named_and_stays_with_its_kind() {
     let fleet = compare(&read(&run, "run.json", &dictionary), &dictionary, &Settings::default());
     let named: Vec<(&str, &str, Action)> =
         fleet.outliers.iter().map(|o| (o.machine.as_str(), o.finding.rule.as_str(), o.action)).collect();
-    assert_eq!((fleet.kinds.len(), named), (1, vec![("node4", "outlier", Action::Monitor)]), "{:#?}", fleet.outliers);
+    assert_eq!((fleet.kinds.len(), named), (1, vec![("node4", "outlier", Action::Isolate)]), "{:#?}", fleet.outliers);
     let summary = &fleet.outliers[0].finding.summary;
     assert!(summary.contains("3 NICs") && summary.ends_with(": mlx5_2 is missing"), "{summary}");
 }

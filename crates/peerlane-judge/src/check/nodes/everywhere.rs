@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
-use super::slow::{LOOK_BESIDE_GPU, SLOW_BETWEEN_NODES, SLOW_NODE};
+use super::words::LOOK_BESIDE_GPU;
 use crate::check::nic_gpu_slow;
 use peerlane_machine::blame::nearly_all;
 use peerlane_measure::nodes::{NodesRun, Probe, Transport};
@@ -84,11 +84,13 @@ pub(super) fn with_gpus(run: &NodesRun, joined: &[ComparedStep], known: &[Findin
     })
 }
 
-/// Of two or three nodes host memory below what ports and links carry; what other findings name is left to them.
+/// Of two or three nodes host memory below what ports and links carry, by the first of two rules; what their findings name, and what
+/// others do, is left to them.
 pub(super) fn with_hosts<'f>(
     run: &NodesRun,
     joined: &[ComparedStep],
     known: impl Iterator<Item = &'f Finding>,
+    of_all: [&Rule; 2],
 ) -> Option<Finding> {
     let is_slow = |one: &ComparedStep| Some(one.share()? < SLOW);
     let mut rails = Rails::of(joined, false, is_slow);
@@ -96,14 +98,14 @@ pub(super) fn with_hosts<'f>(
     let known: Vec<&Finding> = known.filter(is_of_host).collect();
     let is_named = |nic: &str| {
         let ends = |subject: &Subject| subject.to_string().split('/').any(|part| part == nic);
-        let is_of_all = |finding: &Finding| [SLOW_NODE.id, SLOW_BETWEEN_NODES.id].contains(&finding.rule.as_str());
+        let is_of_all = |finding: &Finding| of_all.iter().any(|rule| rule.id == finding.rule);
         known.iter().any(|finding| is_of_all(finding) || finding.subjects.iter().any(ends))
     };
     rails.0.retain(|nic, _| run.nodes.len() <= ALONE && !is_named(nic));
     let words = |nics: &str, share: &str| {
         format!("all pairs of nodes reach {share} of what ports and links should carry, by {nics}")
     };
-    rails.finding(run, &SLOW_BETWEEN_NODES, words).map(|finding| Finding {
+    rails.finding(run, of_all[0], words).map(|finding| Finding {
         fix: "Look at what all nodes have in common: a switch or its ports at a lower speed, a rate limit (`tc qdisc`, QoS), pause \
               frames, the firmware's PCIe settings. The loopback of each NIC, which needs no network, tells it from its host."
             .to_owned(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::everywhere;
 use super::peers::{by_peers, usual_of_peers};
 use super::prelude::*;
-use super::words::transport;
+use super::words::{LOOK_BESIDE_GPU, transport};
 use crate::check::nic_gpu_slow;
 use peerlane_design::site::since;
 use peerlane_measure::nodes::{Compared, Direction, End, NodesRun, Place, Probe, Step, Suspect, Transport, suspects};
@@ -31,7 +31,7 @@ pub(in crate::check) const SLOW_BETWEEN_NODES: Rule =
 fn slow_between_nodes(view: &View) -> Vec<Raised> {
     let mut found: Vec<Finding> = view.slow(SLOW_BETWEEN_NODES.id).collect();
     let known = view.found.iter().map(|raised| &raised.finding).chain(&found);
-    let all = everywhere::with_hosts(view.run, view.joined, known);
+    let all = everywhere::with_hosts(view.run, view.joined, known, [&SLOW_BETWEEN_NODES, &SLOW_NODE]);
     found.extend(all);
     raised(found)
 }
@@ -360,11 +360,6 @@ const STAGED: &str =
 /// What to do about it.
 const LOOK_AT_COPIES: &str = "Move the GPU's card if its link is narrow (`nvidia-smi -q`), bind the NIC's memory to \
      its own NUMA node, and boot with `iommu=pt`.";
-
-/// What to do about what lies between NICs and GPUs, on the nodes that have it.
-pub(super) const LOOK_BESIDE_GPU: &str = "clear ACS on the switches' ports, boot with `iommu=pt`, and let the \
-     adapter write relaxed: peer traffic that is redirected or translated is slow. If that does not help, read the \
-     width of the GPU's link (`nvidia-smi -q`).";
 
 /// What to do where GPU memory alone is slow, and what would confirm it.
 pub(super) fn beside_gpu(run: &NodesRun, key: &Key) -> (String, String) {

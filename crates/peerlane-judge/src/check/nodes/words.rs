@@ -48,3 +48,8 @@ pub(super) fn listed(names: &[String], most: usize) -> String {
         many => format!("{} and {} more", many[..most].join(", "), many.len() - most),
     }
 }
+
+/// What to do about what lies between NICs and GPUs, on the nodes that have it.
+pub(super) const LOOK_BESIDE_GPU: &str = "clear ACS on the switches' ports, boot with `iommu=pt`, and let the \
+     adapter write relaxed: peer traffic that is redirected or translated is slow. If that does not help, read the \
+     width of the GPU's link (`nvidia-smi -q`).";
