@@ -29,7 +29,7 @@ pub(super) fn groups<'a>(machine: &str, bad: Vec<Bad<'a>>, all: &[&'a What]) -> 
     let sound = all.iter().copied().filter(|what| !what.set && !known.contains(&std::ptr::from_ref(*what)));
     let observed: Vec<Observation<Part, &str>> =
         bad.iter().map(|b| observe(b.what, true)).chain(sound.map(|what| observe(what, false))).collect();
-    let fewest = |(_, .., gpu): &Part, left: &[usize]| {
+    let fewest = |(.., gpu): &Part, left: &[usize]| {
         let alone = |at: &usize| bad.get(*at).is_some_and(|b| b.what.gpus.len() == 1 && has(b.what, gpu));
         if left.iter().any(alone) { 1 } else { 2 }
     };
