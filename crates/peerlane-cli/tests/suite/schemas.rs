@@ -169,7 +169,7 @@ fn every_input_gives_documents_by_their_schemas() {
     }
     let found = all(&commands);
     println!("{inputs} inputs, {} commands: {found:?}", commands.len());
-    assert!(found["peerlane/check/2"] > 20 && found["peerlane/explanation/2"] > 40, "{found:?}");
+    assert!(found["peerlane/check/3"] > 20 && found["peerlane/explanation/2"] > 40, "{found:?}");
 }
 
 #[test]

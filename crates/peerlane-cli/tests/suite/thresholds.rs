@@ -28,9 +28,9 @@ fn floors_are_shown_next_to_what_was_measured_and_judge_nothing() {
     assert!((2..=6).contains(&added.len()), "only the section is added: {added:?}");
     let of = |more: &[&str]| json(&[&["check", &file, "--json"], more].concat());
     let (plain, compared) = (of(&[]), of(&["--thresholds", "all"]));
-    assert!(plain.get("thresholds").is_none());
+    assert!(plain["machines"][0].get("thresholds").is_none());
     assert_eq!((&plain["verdict"], &plain["findings"]), (&compared["verdict"], &compared["findings"]));
-    for one in compared["thresholds"].as_array().unwrap() {
+    for one in compared["machines"][0]["thresholds"].as_array().unwrap() {
         assert!(one["source"].as_str().unwrap().starts_with("https://"), "{one}");
         assert_eq!(one["passes"], one["measured"].as_f64() >= one["floor"].as_f64());
     }
@@ -57,7 +57,7 @@ fn table() -> String {
     for system in out(&["systems", "--json"]).parse::<Value>().unwrap()["systems"].as_array().unwrap() {
         let name = system["name"].as_str().unwrap();
         let checked = json(&["check", name, "--json", "--thresholds", "all"]);
-        for one in checked["thresholds"].as_array().into_iter().flatten() {
+        for one in checked["machines"][0]["thresholds"].as_array().into_iter().flatten() {
             let (floor, measured) = (one["floor"].as_f64().unwrap(), one["measured"].as_f64().unwrap());
             let passes = if one["passes"] == true { "passes" } else { "**fails**" };
             let words = [&one["list"], &one["of"], &checked["verdict"]].map(|value| value.as_str().unwrap());

@@ -13,45 +13,20 @@ use peerlane_judge::verdict::Verdict;
 use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::{Comparison, MachineComparison};
 
+/// Names the format of [`CheckDocument`].
+const SCHEMA: &str = "peerlane/check/3";
+
 /// What `check --json` writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CheckDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/check/2"))]
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The worst verdict of all machines; `not-judged` ranks between `limited` and `unexplained`.
     pub verdict: Verdict,
-    /// What is known that would show a fault of the only machine if there were one: `link widths`, `NVLinks`, `rates`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub checked: Vec<&'static str>,
-    /// What is worth judging of the only machine and was not: `rates`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub unchecked: Vec<&'static str>,
-    /// What the record of the only machine lacks of its plan, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<String>,
-    /// Commands whose output would give a verdict, where the only machine is not judged.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub next: Vec<&'static str>,
     /// The findings of all machines, most severe first within each.
     pub findings: Vec<MachineFinding>,
-    /// What the site's settings accept, of all machines.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub waived: Vec<Waived>,
-    /// Floors that others publish for the product of the only machine, on request. They change no verdict.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
-    pub thresholds: Vec<Threshold>,
-    /// All expectations for the only machine, compared with all that was measured on it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub comparison: Option<MachineComparison>,
-    /// Each machine's verdict, findings and comparison, where there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(default)]
+    /// Each machine with its verdict, what was judged of it, its findings and its comparison.
     pub machines: Vec<MachineCheck>,
     /// How much of each input was understood.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -61,45 +36,23 @@ pub struct CheckDocument {
 
 impl CheckDocument {
     /// From each machine's verdict and findings.
-    pub fn new(mut checks: Vec<MachineCheck>) -> Self {
-        let several = checks.len() > 1;
-        let verdict = checks.iter().map(|c| c.verdict).max().unwrap_or(Verdict::NotJudged);
-        let labelled = |check: &MachineCheck| {
-            let machine = several.then(|| check.name.clone());
-            let label = move |finding| MachineFinding { machine: machine.clone(), finding };
-            check.findings.clone().into_iter().map(label).collect::<Vec<_>>()
+    pub fn new(machines: Vec<MachineCheck>) -> Self {
+        let verdict = machines.iter().map(|c| c.verdict).max().unwrap_or(Verdict::NotJudged);
+        let named = |check: &MachineCheck| {
+            let machine = check.name.clone();
+            let name = move |finding| MachineFinding { machine: machine.clone(), finding };
+            check.findings.clone().into_iter().map(name).collect::<Vec<_>>()
         };
-        let findings = checks.iter().flat_map(labelled).collect();
-        let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
-        let only = checks.first().filter(|_| !several);
-        let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
-        let (unchecked, missing) = only.map(|only| (only.unchecked.clone(), only.missing.clone())).unwrap_or_default();
-        let thresholds = only.map(|only| only.thresholds.clone()).unwrap_or_default();
-        let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
-        let machines = if several { checks } else { Vec::new() };
-        CheckDocument {
-            schema: "peerlane/check/2",
-            verdict,
-            checked,
-            unchecked,
-            missing,
-            next,
-            findings,
-            waived,
-            thresholds,
-            comparison,
-            machines,
-            coverage: Vec::new(),
-        }
+        let findings = machines.iter().flat_map(named).collect();
+        CheckDocument { schema: SCHEMA, verdict, findings, machines, coverage: Vec::new() }
     }
 }
 
-/// A finding, with its machine where there are several.
+/// A finding with its machine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MachineFinding {
     /// The machine's name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
+    pub machine: String,
     /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
@@ -210,6 +163,9 @@ mod tests {
         assert_eq!(json["findings"][1]["machine"], "b");
         assert_eq!(json["machines"].as_array().unwrap().len(), 2);
         let one = serde_json::to_value(CheckDocument::new(vec![checked("a", Verdict::Healthy, 1)])).unwrap();
-        assert!(one.get("machines").is_none() && one["findings"][0].get("machine").is_none());
+        assert_eq!(
+            (one["machines"][0]["name"].as_str(), one["findings"][0]["machine"].as_str()),
+            (Some("a"), Some("a"))
+        );
     }
 }
