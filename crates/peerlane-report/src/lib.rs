@@ -4,6 +4,8 @@
 //!
 //! Nothing here reads a file, measures or judges, or knows arguments: it gets what was judged and returns text.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
+
 pub mod formats;
 pub mod html;
 mod item;

@@ -249,7 +249,7 @@ fn check_of_a_record_has_the_formats_and_settings_of_machines() {
     out(&["measure", "cluster:quong", "--faults", "slow-node:node3:0.5", "-o", &file]);
     let formatted = |format: &str| stdout(&peerlane(&["check", &file, "--format", format]));
     let junit = formatted("junit");
-    assert!(junit.contains("<testsuite name=\"quong\" tests=\"15\" failures=\"1\" skipped=\"0\">"), "{junit}");
+    assert!(junit.contains("<testsuite name=\"quong\" tests=\"18\" failures=\"1\" skipped=\"0\">"), "{junit}");
     assert!(junit.contains("name=\"slow-node: node3\""), "{junit}");
     let markdown = formatted("markdown");
     assert!(markdown.starts_with("## quong: 16 nodes") && markdown.contains("\n| from | to | what |"), "{markdown}");
