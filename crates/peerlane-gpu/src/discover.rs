@@ -313,6 +313,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use peerlane_machine::fabric::NodeKind;
+    use peerlane_machine::fact::Fact;
     use peerlane_read::assemble::assemble;
     use peerlane_read::evidence::{Text, scan_text};
 
@@ -389,6 +390,10 @@ mod tests {
         let gpus: Vec<_> = machine.fabric.of_kind(NodeKind::Gpu).collect();
         assert_eq!(gpus.len(), 3);
         assert_eq!(machine.fabric.class(gpus[0], gpus[1]).unwrap().to_string(), "NV2");
-        assert!(machine.warnings.iter().any(|w| w.message.starts_with("GPU2: fallen off")), "{:?}", machine.warnings);
+        let unreachable = machine.evidence.iter().filter_map(|e| match &e.fact {
+            Fact::Gpus(gpus) => Some(gpus.iter().filter(|gpu| gpu.unreachable.is_some()).count()),
+            _ => None,
+        });
+        assert_eq!(unreachable.sum::<usize>(), 1, "{:?}", machine.evidence);
     }
 }

@@ -221,7 +221,7 @@ mod tests {
         let (up, ib) = (port("mlx5_0", "active", 400.0, "infiniband"), "infiniband");
         let of = |severity, name: &str| vec![(severity, name.to_owned())];
         assert_eq!(found(&[up.clone(), port("mlx5_1", "down", 10.0, ib)]), of(Error, "mlx5_1"));
-        assert_eq!(found(&[up.clone(), port("mlx5_1", "active", 200.0, ib)]), of(Error, "mlx5_1"));
+        assert_eq!(found(&[up.clone(), port("mlx5_1", "active", 200.0, ib)]), of(Warning, "mlx5_1"));
         assert_eq!(found(&[up.clone(), port("mlx5_1", "initializing", 400.0, ib)]), of(Error, "mlx5_1"));
         assert_eq!(found(&[up.clone(), up]), []);
     }

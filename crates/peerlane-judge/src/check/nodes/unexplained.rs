@@ -14,15 +14,28 @@ pub(crate) fn unexplained(run: &NodesRun, joined: &[ComparedStep], known: &[Find
         let of_host = |name: &str| {
             hosts.iter().any(|own| name == own || name.split_once('/').is_some_and(|(host, _)| host == own))
         };
+        // `leaf3 to spine1` is a link of both switches
+        let through = one.expected.iter().flat_map(|expected| &expected.binding.through);
+        let switches: Vec<&str> = through.flat_map(|part| part.split(" to ")).collect();
         let explains = |finding: &&Finding| finding.contributes().is_some();
         let names = |finding: &Finding| {
-            finding.subjects.is_empty() || finding.subjects.iter().flat_map(Subject::nodes).any(of_host)
+            let mut parts = finding.subjects.iter().flat_map(Subject::nodes);
+            finding.subjects.is_empty() || parts.any(|part| of_host(part) || switches.contains(&part))
         };
         known.iter().filter(explains).any(names)
     };
+    // on a network that is not known, pairs that run at once may share links
+    let is_alone = |one: &ComparedStep| {
+        let is_known = one.expected.as_ref().is_some_and(|expected| !expected.binding.through.is_empty());
+        is_known || one.cell.again || run.nodes.len() <= 2
+    };
     let is_worse = |one: &&ComparedStep| {
         let step = &one.cell.step;
-        one.is_off() && one.share().is_some_and(|share| share < LEAST) && !step.is_among_many() && !step.is_of_load()
+        one.is_off()
+            && is_alone(one)
+            && one.share().is_some_and(|share| share < LEAST)
+            && !step.is_among_many()
+            && !step.is_of_load()
     };
     let all: Vec<&ComparedStep> = joined.iter().filter(is_worse).filter(|one| !is_named(one)).collect();
     let worst = all.iter().min_by(|a, b| a.share().unwrap_or(1.0).total_cmp(&b.share().unwrap_or(1.0)))?;

@@ -104,8 +104,9 @@ fn facts_of_a_gpu_and_its_troubles() {
     );
     assert_eq!((gpus[1].fabric_state.as_ref(), gpus[1].driver.as_deref()), (None, Some("580.1")));
     let said: Vec<&str> = found.warnings.iter().map(|w| w.message.as_str()).collect();
-    assert!(said[0].contains("one number") && said[1].starts_with("GPU1: fallen off"), "{said:?}");
-    assert!(said[2].starts_with("GPU3: MIG is on") && said[3].starts_with("GPU3: its compute mode"), "{said:?}");
+    assert_eq!((gpus[0].unreachable.as_deref(), &gpus[1].unreachable), (Some("GPU is lost"), &None));
+    assert!(said[0].contains("one number") && said[1].starts_with("GPU3: MIG is on"), "{said:?}");
+    assert!(said[2].starts_with("GPU3: its compute mode"), "{said:?}");
 }
 
 #[test]
