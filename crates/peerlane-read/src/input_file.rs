@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use peerlane_machine::one_line::shown;
 
-/// How long one step may take: to open a file, or to read its next [`PIECE`] bytes.
+/// How long one step may take: to open a file, or to read its next 256 KiB.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many bytes one step reads.
@@ -423,7 +423,7 @@ impl Folder {
         Ok(Folder { named: path.to_owned(), root })
     }
 
-    /// The entries of a folder of it, in the order of their names, at most [`MOST_ENTRIES`]. A dead link is none.
+    /// The entries of a folder of it, in the order of their names, at most 2^20. A dead link is none.
     ///
     /// # Errors
     /// Where it cannot be listed, or lies outside.

@@ -1,6 +1,6 @@
 //! A machine as positioned boxes and wires: sockets on the left, devices on the right, NVLink as arcs next to them.
 //!
-//! [`super::layout`] gives each node a column and a row; this module turns them into geometry, in pixels. The SVG file
+//! `layout` gives each node a column and a row; this module turns them into geometry, in pixels. The SVG file
 //! and the HTML report use the same [`Drawing`].
 
 use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeKind};

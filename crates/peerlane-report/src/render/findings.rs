@@ -41,7 +41,7 @@ pub(crate) fn counted(findings: &[Finding]) -> String {
 /// How many findings are shown.
 #[derive(Clone, Copy)]
 pub struct Amount {
-    /// In [`LINES`] lines each, without notes.
+    /// In a few lines each, without notes.
     pub full: usize,
     /// Further ones, of which only the summary is shown.
     pub brief: usize,
