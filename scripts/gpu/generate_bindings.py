@@ -3,8 +3,8 @@
 
 usage: generate_bindings.py BINDGEN WHEELS_FOLDER RDMA_CORE_FOLDER OUTPUT_FOLDER
 
-What is taken from each header is listed in symbols/*.txt. Types and constants are bindgen's. Its
-function declarations, which would have to be linked, become a table of function pointers, each of
+What is taken from each header is listed in symbols/*.txt. Types and constants are bindgen's, without the
+constants that no source of the workspace names. Its function declarations, which would have to be linked, become a table of function pointers, each of
 which may be absent, so that a library is opened at run time and an old one still serves.
 """
 
@@ -65,6 +65,8 @@ HEADERS = [
            "verbs.h of rdma-core 55.0 (ibverbs-sys 0.3.2+55.0 on crates.io)"),
 ]
 
+CONSTANT = re.compile(r"^ *pub const (\w+)\s*:[^;]*;\n", re.MULTILINE)
+EMPTY_IMPL = re.compile(r"^impl \w+ \{\s*\}\n", re.MULTILINE)
 DECLARATION = re.compile(r'unsafe extern "C" \{\s*pub fn (\w+)\s*\((.*?)\)( -> [^;{]+?)?;\s*\}\n', re.DOTALL)
 
 
@@ -117,9 +119,21 @@ def run_bindgen(bindgen: str, header: Header, wanted: Wanted, folder: Path, stan
     return done.stdout
 
 
+def named_in_sources() -> set[str]:
+    """Every word of the workspace's sources, the bindings left out."""
+    words = set()
+    for source in (Path(__file__).parents[2] / "crates").rglob("*.rs"):
+        if source.parent.name != "bindings":
+            words.update(re.findall(r"\w+", source.read_text()))
+    return words
+
+
 def bindings(bindgen: str, header: Header, folder: Path, stand_ins: Path) -> str:
     wanted = read_wanted(Path(__file__).parent / "symbols" / f"{header.name}.txt")
     declared = run_bindgen(bindgen, header, wanted, folder, stand_ins)
+    named = named_in_sources()
+    declared = CONSTANT.sub(lambda found: found[0] if found[1] in named else "", declared)
+    declared = EMPTY_IMPL.sub("", declared)
     # C's types under their plain names
     c_types = sorted(set(re.findall(r"::std::os::raw::(c_\w+)", declared)))
     declared = declared.replace("::std::os::raw::", "")

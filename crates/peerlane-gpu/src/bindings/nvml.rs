@@ -157,10 +157,7 @@ table! {
     }
 }
 
-pub const NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE: u32 = 32;
-pub const NVML_DEVICE_PCI_BUS_ID_BUFFER_V2_SIZE: u32 = 16;
 pub const NVML_NVLINK_MAX_LINKS: u32 = 18;
-pub const NVML_DEVICE_HOSTNAME_BUFFER_SIZE: u32 = 64;
 pub const NVML_DEVICE_ARCH_KEPLER: u32 = 2;
 pub const NVML_DEVICE_ARCH_MAXWELL: u32 = 3;
 pub const NVML_DEVICE_ARCH_PASCAL: u32 = 4;
@@ -170,72 +167,20 @@ pub const NVML_DEVICE_ARCH_AMPERE: u32 = 7;
 pub const NVML_DEVICE_ARCH_ADA: u32 = 8;
 pub const NVML_DEVICE_ARCH_HOPPER: u32 = 9;
 pub const NVML_DEVICE_ARCH_BLACKWELL: u32 = 10;
-pub const NVML_DEVICE_ARCH_UNKNOWN: u32 = 4294967295;
-pub const NVML_PCIE_LINK_MAX_SPEED_INVALID: u32 = 0;
-pub const NVML_PCIE_LINK_MAX_SPEED_2500MBPS: u32 = 1;
-pub const NVML_PCIE_LINK_MAX_SPEED_5000MBPS: u32 = 2;
-pub const NVML_PCIE_LINK_MAX_SPEED_8000MBPS: u32 = 3;
-pub const NVML_PCIE_LINK_MAX_SPEED_16000MBPS: u32 = 4;
-pub const NVML_PCIE_LINK_MAX_SPEED_32000MBPS: u32 = 5;
-pub const NVML_PCIE_LINK_MAX_SPEED_64000MBPS: u32 = 6;
 pub const NVML_FI_DEV_ECC_SBE_VOL_TOTAL: u32 = 3;
 pub const NVML_FI_DEV_ECC_DBE_VOL_TOTAL: u32 = 4;
 pub const NVML_FI_DEV_MEMORY_TEMP: u32 = 82;
-pub const NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION: u32 = 83;
 pub const NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: u32 = 90;
 pub const NVML_FI_DEV_NVLINK_LINK_COUNT: u32 = 91;
 pub const NVML_FI_DEV_PCIE_REPLAY_COUNTER: u32 = 94;
-pub const NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER: u32 = 95;
 pub const NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX: u32 = 138;
 pub const NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX: u32 = 139;
-pub const NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_TX: u32 = 140;
-pub const NVML_FI_DEV_NVLINK_THROUGHPUT_RAW_RX: u32 = 141;
 pub const NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY: u32 = 161;
 pub const NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY: u32 = 162;
 pub const NVML_FI_DEV_NVLINK_ERROR_DL_CRC: u32 = 163;
 pub const NVML_FI_DEV_NVLINK_GET_SPEED: u32 = 164;
-pub const NVML_FI_DEV_NVLINK_GET_STATE: u32 = 165;
-pub const NVML_FI_DEV_NVLINK_GET_VERSION: u32 = 166;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_STATE: u32 = 167;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD: u32 = 168;
-pub const NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER: u32 = 169;
-pub const NVML_FI_DEV_C2C_LINK_COUNT: u32 = 170;
-pub const NVML_FI_DEV_C2C_LINK_GET_STATUS: u32 = 171;
-pub const NVML_FI_DEV_C2C_LINK_GET_MAX_BW: u32 = 172;
-pub const NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS: u32 = 173;
-pub const NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED: u32 = 174;
-pub const NVML_FI_DEV_PCIE_COUNT_RECEIVER_ERROR: u32 = 175;
-pub const NVML_FI_DEV_PCIE_COUNT_BAD_TLP: u32 = 176;
-pub const NVML_FI_DEV_PCIE_COUNT_NAKS_SENT: u32 = 177;
-pub const NVML_FI_DEV_PCIE_COUNT_BAD_DLLP: u32 = 178;
-pub const NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR: u32 = 179;
-pub const NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: u32 = 180;
-pub const NVML_FI_DEV_PCIE_COUNT_UNSUPPORTED_REQ: u32 = 181;
-pub const NVML_FI_DEV_PCIE_COUNT_LCRC_ERROR: u32 = 182;
-pub const NVML_FI_DEV_PCIE_COUNT_LANE_ERROR: u32 = 183;
-pub const NVML_FI_DEV_PCIE_COUNT_TX_BYTES: u32 = 197;
-pub const NVML_FI_DEV_PCIE_COUNT_RX_BYTES: u32 = 198;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_MAX: u32 = 200;
-pub const NVML_FI_DEV_NVLINK_COUNT_XMIT_PACKETS: u32 = 201;
-pub const NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES: u32 = 202;
-pub const NVML_FI_DEV_NVLINK_COUNT_RCV_PACKETS: u32 = 203;
-pub const NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES: u32 = 204;
-pub const NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS: u32 = 208;
-pub const NVML_FI_DEV_NVLINK_COUNT_RCV_REMOTE_ERRORS: u32 = 209;
-pub const NVML_FI_DEV_NVLINK_COUNT_RCV_GENERAL_ERRORS: u32 = 210;
-pub const NVML_FI_DEV_NVLINK_COUNT_XMIT_DISCARDS: u32 = 212;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_MIN: u32 = 223;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_UNITS: u32 = 224;
-pub const NVML_FI_DEV_NVLINK_GET_POWER_THRESHOLD_SUPPORTED: u32 = 225;
-pub const NVML_FI_DEV_PCIE_OUTBOUND_ATOMICS_MASK: u32 = 228;
-pub const NVML_FI_DEV_PCIE_INBOUND_ATOMICS_MASK: u32 = 229;
-pub const NVML_FI_DEV_C2C_LINK_ERROR_INTR: u32 = 231;
-pub const NVML_FI_DEV_C2C_LINK_ERROR_REPLAY: u32 = 232;
-pub const NVML_FI_DEV_C2C_LINK_ERROR_REPLAY_B2B: u32 = 233;
-pub const NVML_FI_DEV_C2C_LINK_POWER_STATE: u32 = 234;
 pub const nvmlClocksEventReasonGpuIdle: u32 = 1;
 pub const nvmlClocksEventReasonApplicationsClocksSetting: u32 = 2;
-pub const nvmlClocksThrottleReasonUserDefinedClocks: u32 = 2;
 pub const nvmlClocksEventReasonSwPowerCap: u32 = 4;
 pub const nvmlClocksThrottleReasonHwSlowdown: u32 = 8;
 pub const nvmlClocksEventReasonSyncBoost: u32 = 16;
@@ -243,66 +188,11 @@ pub const nvmlClocksEventReasonSwThermalSlowdown: u32 = 32;
 pub const nvmlClocksThrottleReasonHwThermalSlowdown: u32 = 64;
 pub const nvmlClocksThrottleReasonHwPowerBrakeSlowdown: u32 = 128;
 pub const nvmlClocksEventReasonDisplayClockSetting: u32 = 256;
-pub const nvmlClocksEventReasonNone: u32 = 0;
-pub const nvmlClocksThrottleReasonGpuIdle: u32 = 1;
-pub const nvmlClocksThrottleReasonApplicationsClocksSetting: u32 = 2;
-pub const nvmlClocksThrottleReasonSyncBoost: u32 = 16;
-pub const nvmlClocksThrottleReasonSwPowerCap: u32 = 4;
-pub const nvmlClocksThrottleReasonSwThermalSlowdown: u32 = 32;
-pub const nvmlClocksThrottleReasonDisplayClockSetting: u32 = 256;
-pub const nvmlClocksThrottleReasonNone: u32 = 0;
-pub const NVML_GPU_FABRIC_UUID_LEN: u32 = 16;
 pub const NVML_GPU_FABRIC_STATE_NOT_SUPPORTED: u32 = 0;
 pub const NVML_GPU_FABRIC_STATE_NOT_STARTED: u32 = 1;
 pub const NVML_GPU_FABRIC_STATE_IN_PROGRESS: u32 = 2;
 pub const NVML_GPU_FABRIC_STATE_COMPLETED: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_TRUE: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_FALSE: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_DEGRADED_BW: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_DEGRADED_BW: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_RECOVERY_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_RECOVERY_TRUE: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_RECOVERY_FALSE: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_RECOVERY: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_ROUTE_RECOVERY: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_UNHEALTHY_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_UNHEALTHY_TRUE: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ROUTE_UNHEALTHY_FALSE: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY: u32 = 4;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_ROUTE_UNHEALTHY: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ACCESS_TIMEOUT_RECOVERY_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ACCESS_TIMEOUT_RECOVERY_TRUE: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_ACCESS_TIMEOUT_RECOVERY_FALSE: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY: u32 = 6;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_ACCESS_TIMEOUT_RECOVERY: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN: u32 = 3;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION: u32 = 4;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS: u32 = 5;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCOMPATIBLE_GPU_FW: u32 = 6;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INVALID_LOCATION: u32 = 7;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION: u32 = 8;
-pub const NVML_GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION: u32 = 15;
-pub const NVML_GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED: u32 = 0;
-pub const NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY: u32 = 1;
-pub const NVML_GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY: u32 = 2;
-pub const NVML_GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY: u32 = 3;
-pub const NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE: u32 = 16;
-pub const NVML_DEVICE_UUID_BUFFER_SIZE: u32 = 80;
-pub const NVML_DEVICE_UUID_V2_BUFFER_SIZE: u32 = 96;
-pub const NVML_DEVICE_PART_NUMBER_BUFFER_SIZE: u32 = 80;
-pub const NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE: u32 = 80;
-pub const NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE: u32 = 80;
-pub const NVML_DEVICE_NAME_BUFFER_SIZE: u32 = 64;
-pub const NVML_DEVICE_NAME_V2_BUFFER_SIZE: u32 = 96;
-pub const NVML_DEVICE_SERIAL_BUFFER_SIZE: u32 = 30;
-pub const NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE: u32 = 32;
 pub const NVML_AFFINITY_SCOPE_NODE: u32 = 0;
-pub const NVML_AFFINITY_SCOPE_SOCKET: u32 = 1;
-pub const NVML_DEVICE_MIG_DISABLE: u32 = 0;
 pub const NVML_DEVICE_MIG_ENABLE: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -434,11 +324,6 @@ const _: () = {
     ["Offset of field: nvmlC2cModeInfo_v1_t::isC2cEnabled"]
         [::std::mem::offset_of!(nvmlC2cModeInfo_v1_t, isC2cEnabled) - 0usize];
 };
-impl nvmlDeviceAddressingModeType_t {
-    pub const NVML_DEVICE_ADDRESSING_MODE_NONE: nvmlDeviceAddressingModeType_t = nvmlDeviceAddressingModeType_t(0);
-    pub const NVML_DEVICE_ADDRESSING_MODE_HMM: nvmlDeviceAddressingModeType_t = nvmlDeviceAddressingModeType_t(1);
-    pub const NVML_DEVICE_ADDRESSING_MODE_ATS: nvmlDeviceAddressingModeType_t = nvmlDeviceAddressingModeType_t(2);
-}
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlDeviceAddressingModeType_t(pub c_uint);
@@ -482,9 +367,7 @@ pub struct nvmlGpuLevel_enum(pub c_uint);
 pub use self::nvmlGpuLevel_enum as nvmlGpuTopologyLevel_t;
 impl nvmlGpuP2PStatus_enum {
     pub const NVML_P2P_STATUS_OK: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(0);
-    pub const NVML_P2P_STATUS_CHIPSET_NOT_SUPPORED: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(1);
     pub const NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(1);
-    pub const NVML_P2P_STATUS_GPU_NOT_SUPPORTED: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(2);
     pub const NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(3);
     pub const NVML_P2P_STATUS_DISABLED_BY_REGKEY: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(4);
     pub const NVML_P2P_STATUS_NOT_SUPPORTED: nvmlGpuP2PStatus_enum = nvmlGpuP2PStatus_enum(5);
@@ -499,9 +382,7 @@ impl nvmlGpuP2PCapsIndex_enum {
     pub const NVML_P2P_CAPS_INDEX_WRITE: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(1);
     pub const NVML_P2P_CAPS_INDEX_NVLINK: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(2);
     pub const NVML_P2P_CAPS_INDEX_ATOMICS: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(3);
-    pub const NVML_P2P_CAPS_INDEX_PCI: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(4);
     pub const NVML_P2P_CAPS_INDEX_PROP: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(4);
-    pub const NVML_P2P_CAPS_INDEX_UNKNOWN: nvmlGpuP2PCapsIndex_enum = nvmlGpuP2PCapsIndex_enum(5);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -510,7 +391,6 @@ pub use self::nvmlGpuP2PCapsIndex_enum as nvmlGpuP2PCapsIndex_t;
 impl nvmlPcieUtilCounter_enum {
     pub const NVML_PCIE_UTIL_TX_BYTES: nvmlPcieUtilCounter_enum = nvmlPcieUtilCounter_enum(0);
     pub const NVML_PCIE_UTIL_RX_BYTES: nvmlPcieUtilCounter_enum = nvmlPcieUtilCounter_enum(1);
-    pub const NVML_PCIE_UTIL_COUNT: nvmlPcieUtilCounter_enum = nvmlPcieUtilCounter_enum(2);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -524,7 +404,6 @@ impl nvmlValueType_enum {
     pub const NVML_VALUE_TYPE_SIGNED_LONG_LONG: nvmlValueType_enum = nvmlValueType_enum(4);
     pub const NVML_VALUE_TYPE_SIGNED_INT: nvmlValueType_enum = nvmlValueType_enum(5);
     pub const NVML_VALUE_TYPE_UNSIGNED_SHORT: nvmlValueType_enum = nvmlValueType_enum(6);
-    pub const NVML_VALUE_TYPE_COUNT: nvmlValueType_enum = nvmlValueType_enum(7);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -571,34 +450,12 @@ impl nvmlEnableState_enum {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlEnableState_enum(pub c_uint);
 pub use self::nvmlEnableState_enum as nvmlEnableState_t;
-impl nvmlBrandType_enum {
-    pub const NVML_BRAND_UNKNOWN: nvmlBrandType_enum = nvmlBrandType_enum(0);
-    pub const NVML_BRAND_QUADRO: nvmlBrandType_enum = nvmlBrandType_enum(1);
-    pub const NVML_BRAND_TESLA: nvmlBrandType_enum = nvmlBrandType_enum(2);
-    pub const NVML_BRAND_NVS: nvmlBrandType_enum = nvmlBrandType_enum(3);
-    pub const NVML_BRAND_GRID: nvmlBrandType_enum = nvmlBrandType_enum(4);
-    pub const NVML_BRAND_GEFORCE: nvmlBrandType_enum = nvmlBrandType_enum(5);
-    pub const NVML_BRAND_TITAN: nvmlBrandType_enum = nvmlBrandType_enum(6);
-    pub const NVML_BRAND_NVIDIA_VAPPS: nvmlBrandType_enum = nvmlBrandType_enum(7);
-    pub const NVML_BRAND_NVIDIA_VPC: nvmlBrandType_enum = nvmlBrandType_enum(8);
-    pub const NVML_BRAND_NVIDIA_VCS: nvmlBrandType_enum = nvmlBrandType_enum(9);
-    pub const NVML_BRAND_NVIDIA_VWS: nvmlBrandType_enum = nvmlBrandType_enum(10);
-    pub const NVML_BRAND_NVIDIA_CLOUD_GAMING: nvmlBrandType_enum = nvmlBrandType_enum(11);
-    pub const NVML_BRAND_NVIDIA_VGAMING: nvmlBrandType_enum = nvmlBrandType_enum(11);
-    pub const NVML_BRAND_QUADRO_RTX: nvmlBrandType_enum = nvmlBrandType_enum(12);
-    pub const NVML_BRAND_NVIDIA_RTX: nvmlBrandType_enum = nvmlBrandType_enum(13);
-    pub const NVML_BRAND_NVIDIA: nvmlBrandType_enum = nvmlBrandType_enum(14);
-    pub const NVML_BRAND_GEFORCE_RTX: nvmlBrandType_enum = nvmlBrandType_enum(15);
-    pub const NVML_BRAND_TITAN_RTX: nvmlBrandType_enum = nvmlBrandType_enum(16);
-    pub const NVML_BRAND_COUNT: nvmlBrandType_enum = nvmlBrandType_enum(18);
-}
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlBrandType_enum(pub c_uint);
 pub use self::nvmlBrandType_enum as nvmlBrandType_t;
 impl nvmlTemperatureSensors_enum {
     pub const NVML_TEMPERATURE_GPU: nvmlTemperatureSensors_enum = nvmlTemperatureSensors_enum(0);
-    pub const NVML_TEMPERATURE_COUNT: nvmlTemperatureSensors_enum = nvmlTemperatureSensors_enum(1);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -609,54 +466,24 @@ impl nvmlComputeMode_enum {
     pub const NVML_COMPUTEMODE_EXCLUSIVE_THREAD: nvmlComputeMode_enum = nvmlComputeMode_enum(1);
     pub const NVML_COMPUTEMODE_PROHIBITED: nvmlComputeMode_enum = nvmlComputeMode_enum(2);
     pub const NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: nvmlComputeMode_enum = nvmlComputeMode_enum(3);
-    pub const NVML_COMPUTEMODE_COUNT: nvmlComputeMode_enum = nvmlComputeMode_enum(4);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlComputeMode_enum(pub c_uint);
 pub use self::nvmlComputeMode_enum as nvmlComputeMode_t;
-impl nvmlNvlinkVersion_enum {
-    pub const NVML_NVLINK_VERSION_INVALID: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(0);
-    pub const NVML_NVLINK_VERSION_1_0: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(1);
-    pub const NVML_NVLINK_VERSION_2_0: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(2);
-    pub const NVML_NVLINK_VERSION_2_2: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(3);
-    pub const NVML_NVLINK_VERSION_3_0: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(4);
-    pub const NVML_NVLINK_VERSION_3_1: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(5);
-    pub const NVML_NVLINK_VERSION_4_0: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(6);
-    pub const NVML_NVLINK_VERSION_5_0: nvmlNvlinkVersion_enum = nvmlNvlinkVersion_enum(7);
-}
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlNvlinkVersion_enum(pub c_uint);
 pub use self::nvmlNvlinkVersion_enum as nvmlNvlinkVersion_t;
 impl nvmlClockType_enum {
-    pub const NVML_CLOCK_GRAPHICS: nvmlClockType_enum = nvmlClockType_enum(0);
     pub const NVML_CLOCK_SM: nvmlClockType_enum = nvmlClockType_enum(1);
     pub const NVML_CLOCK_MEM: nvmlClockType_enum = nvmlClockType_enum(2);
-    pub const NVML_CLOCK_VIDEO: nvmlClockType_enum = nvmlClockType_enum(3);
-    pub const NVML_CLOCK_COUNT: nvmlClockType_enum = nvmlClockType_enum(4);
 }
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvmlClockType_enum(pub c_uint);
 pub use self::nvmlClockType_enum as nvmlClockType_t;
 impl nvmlPStates_enum {
-    pub const NVML_PSTATE_0: nvmlPStates_enum = nvmlPStates_enum(0);
-    pub const NVML_PSTATE_1: nvmlPStates_enum = nvmlPStates_enum(1);
-    pub const NVML_PSTATE_2: nvmlPStates_enum = nvmlPStates_enum(2);
-    pub const NVML_PSTATE_3: nvmlPStates_enum = nvmlPStates_enum(3);
-    pub const NVML_PSTATE_4: nvmlPStates_enum = nvmlPStates_enum(4);
-    pub const NVML_PSTATE_5: nvmlPStates_enum = nvmlPStates_enum(5);
-    pub const NVML_PSTATE_6: nvmlPStates_enum = nvmlPStates_enum(6);
-    pub const NVML_PSTATE_7: nvmlPStates_enum = nvmlPStates_enum(7);
-    pub const NVML_PSTATE_8: nvmlPStates_enum = nvmlPStates_enum(8);
-    pub const NVML_PSTATE_9: nvmlPStates_enum = nvmlPStates_enum(9);
-    pub const NVML_PSTATE_10: nvmlPStates_enum = nvmlPStates_enum(10);
-    pub const NVML_PSTATE_11: nvmlPStates_enum = nvmlPStates_enum(11);
-    pub const NVML_PSTATE_12: nvmlPStates_enum = nvmlPStates_enum(12);
-    pub const NVML_PSTATE_13: nvmlPStates_enum = nvmlPStates_enum(13);
-    pub const NVML_PSTATE_14: nvmlPStates_enum = nvmlPStates_enum(14);
-    pub const NVML_PSTATE_15: nvmlPStates_enum = nvmlPStates_enum(15);
     pub const NVML_PSTATE_UNKNOWN: nvmlPStates_enum = nvmlPStates_enum(32);
 }
 #[repr(transparent)]
@@ -665,36 +492,15 @@ pub struct nvmlPStates_enum(pub c_uint);
 pub use self::nvmlPStates_enum as nvmlPstates_t;
 impl nvmlReturn_enum {
     pub const NVML_SUCCESS: nvmlReturn_enum = nvmlReturn_enum(0);
-    pub const NVML_ERROR_UNINITIALIZED: nvmlReturn_enum = nvmlReturn_enum(1);
     pub const NVML_ERROR_INVALID_ARGUMENT: nvmlReturn_enum = nvmlReturn_enum(2);
     pub const NVML_ERROR_NOT_SUPPORTED: nvmlReturn_enum = nvmlReturn_enum(3);
     pub const NVML_ERROR_NO_PERMISSION: nvmlReturn_enum = nvmlReturn_enum(4);
-    pub const NVML_ERROR_ALREADY_INITIALIZED: nvmlReturn_enum = nvmlReturn_enum(5);
     pub const NVML_ERROR_NOT_FOUND: nvmlReturn_enum = nvmlReturn_enum(6);
     pub const NVML_ERROR_INSUFFICIENT_SIZE: nvmlReturn_enum = nvmlReturn_enum(7);
-    pub const NVML_ERROR_INSUFFICIENT_POWER: nvmlReturn_enum = nvmlReturn_enum(8);
     pub const NVML_ERROR_DRIVER_NOT_LOADED: nvmlReturn_enum = nvmlReturn_enum(9);
-    pub const NVML_ERROR_TIMEOUT: nvmlReturn_enum = nvmlReturn_enum(10);
     pub const NVML_ERROR_IRQ_ISSUE: nvmlReturn_enum = nvmlReturn_enum(11);
-    pub const NVML_ERROR_LIBRARY_NOT_FOUND: nvmlReturn_enum = nvmlReturn_enum(12);
-    pub const NVML_ERROR_FUNCTION_NOT_FOUND: nvmlReturn_enum = nvmlReturn_enum(13);
-    pub const NVML_ERROR_CORRUPTED_INFOROM: nvmlReturn_enum = nvmlReturn_enum(14);
     pub const NVML_ERROR_GPU_IS_LOST: nvmlReturn_enum = nvmlReturn_enum(15);
-    pub const NVML_ERROR_RESET_REQUIRED: nvmlReturn_enum = nvmlReturn_enum(16);
-    pub const NVML_ERROR_OPERATING_SYSTEM: nvmlReturn_enum = nvmlReturn_enum(17);
     pub const NVML_ERROR_LIB_RM_VERSION_MISMATCH: nvmlReturn_enum = nvmlReturn_enum(18);
-    pub const NVML_ERROR_IN_USE: nvmlReturn_enum = nvmlReturn_enum(19);
-    pub const NVML_ERROR_MEMORY: nvmlReturn_enum = nvmlReturn_enum(20);
-    pub const NVML_ERROR_NO_DATA: nvmlReturn_enum = nvmlReturn_enum(21);
-    pub const NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: nvmlReturn_enum = nvmlReturn_enum(22);
-    pub const NVML_ERROR_INSUFFICIENT_RESOURCES: nvmlReturn_enum = nvmlReturn_enum(23);
-    pub const NVML_ERROR_FREQ_NOT_SUPPORTED: nvmlReturn_enum = nvmlReturn_enum(24);
-    pub const NVML_ERROR_ARGUMENT_VERSION_MISMATCH: nvmlReturn_enum = nvmlReturn_enum(25);
-    pub const NVML_ERROR_DEPRECATED: nvmlReturn_enum = nvmlReturn_enum(26);
-    pub const NVML_ERROR_NOT_READY: nvmlReturn_enum = nvmlReturn_enum(27);
-    pub const NVML_ERROR_GPU_NOT_FOUND: nvmlReturn_enum = nvmlReturn_enum(28);
-    pub const NVML_ERROR_INVALID_STATE: nvmlReturn_enum = nvmlReturn_enum(29);
-    pub const NVML_ERROR_RESET_TYPE_NOT_SUPPORTED: nvmlReturn_enum = nvmlReturn_enum(30);
     pub const NVML_ERROR_UNKNOWN: nvmlReturn_enum = nvmlReturn_enum(999);
 }
 #[repr(transparent)]
