@@ -12,7 +12,8 @@
 //! [`open`] takes what the program calls TARGET, and the result answers as the program's commands do:
 //!
 //! ```
-//! use peerlane::check::{Settings, Verdict};
+//! use peerlane::check::Settings;
+//! use peerlane::verdict::Verdict;
 //!
 //! let node = peerlane::open(["slow-node"])?;
 //! let check = node.check(&Settings::default());
