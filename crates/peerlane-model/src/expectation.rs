@@ -178,7 +178,8 @@ impl Expected {
     /// It is worse or better only where it lies 2.5 times as far from the value as the interval's end, and more than 12 % from the value.
     pub fn standing(&self, (from, upto): (f64, f64), is_rate: bool) -> Standing {
         let far = |end: f64| self.value * (end / self.value).powf(FAR);
-        let (low, high) = (far(self.low).min(self.value * (1.0 - CLOSE)), far(self.high).max(self.value * (1.0 + CLOSE)));
+        let (low, high) =
+            (far(self.low).min(self.value * (1.0 - CLOSE)), far(self.high).max(self.value * (1.0 + CLOSE)));
         let known = self.value > 0.0;
         match (known && upto < low, known && from > high) {
             (true, _) if is_rate => Standing::Worse,

@@ -219,7 +219,7 @@ fn what_is_gone_is_never_healthy() {
             cell.insert("flags".to_owned(), json!([flag]));
         }
     });
-    hold(&given_up, &NOT_JUDGED, false);
+    hold(&given_up, &UNEXPLAINED, false);
     for gpu in ["GPU0", "GPU3"] {
         let without_a_gpu = edited(&format!("without-{gpu}"), &record, |run| {
             run["cells"].as_array_mut().unwrap().retain(|cell| !cell["work"].to_string().contains(gpu));

@@ -73,6 +73,8 @@ pub struct Node {
     pub(super) facts: u64,
     /// By key.
     pub(super) numbers: Vec<Number>,
+    /// Whether steps of its plan have no value that they should have.
+    pub(super) lacks: bool,
     /// What it reported, where it is no record of a run but of what `peerlane gather` saved.
     pub(super) captured: Option<Vec<Fact>>,
     /// The record between nodes that it took part in, where it is that.
@@ -183,6 +185,7 @@ impl Node {
             uuids: uuids(excerpt.evidence.iter().map(|(_, text)| text.as_ref())),
             facts: facts::of(excerpt),
             numbers,
+            lacks: excerpt.lacks(),
             captured: None,
             between: None,
         }

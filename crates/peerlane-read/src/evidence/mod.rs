@@ -133,6 +133,8 @@ pub struct Found {
     pub evidence: Vec<Evidence>,
     /// Warnings.
     pub warnings: Vec<Warning>,
+    /// Files of a folder or an archive that could not be read, each with the reason.
+    pub unread: Vec<String>,
     /// The headings just above statements.
     pub headings: Vec<Heading>,
     /// What sentences around the statements state.
@@ -188,6 +190,7 @@ impl Found {
 
     /// Takes over everything another scan found, within the same limits.
     pub fn append(&mut self, mut other: Found) {
+        self.unread.extend(other.unread);
         self.left_out += other.left_out;
         self.steps += other.steps;
         for one in other.evidence.drain(..) {
