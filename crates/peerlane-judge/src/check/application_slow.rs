@@ -2,10 +2,10 @@
 
 use super::prelude::*;
 use peerlane_machine::exchange::Exchange;
-use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::matrix::Unit;
 use peerlane_machine::spin_glass::SpinGlass;
 use peerlane_measure::kinds::Predicted;
-use peerlane_measure::plan::Work;
+use peerlane_measure::plan::{Test, Work};
 use peerlane_measure::run::{Cell, ends};
 
 pub(super) const HALO: Rule = Rule::new("halo-slow", One(|view| slowest(view, &HALO_EXCHANGE)));
@@ -24,7 +24,7 @@ struct Application {
     name: &'static str,
     /// The beginning of the summary.
     what: &'static str,
-    quantity: Quantity,
+    test: Test,
     /// So many times the predicted time is slow.
     slow: f64,
     /// What must be predicted, in the measured unit: of less, a prediction is not certain enough.
@@ -47,7 +47,7 @@ const HALO_EXCHANGE: Application = Application {
     rule: "halo-slow",
     name: "halo exchange",
     what: "The halo exchange of",
-    quantity: Quantity::ExchangeTime,
+    test: Test::Halo,
     slow: 1.5,
     least: 100.0,
     words: halo,
@@ -58,7 +58,7 @@ const SPIN_GLASS: Application = Application {
     rule: "spin-glass-slow",
     name: "spin glass",
     what: "The spin glass on",
-    quantity: Quantity::UpdateTime,
+    test: Test::SpinGlass,
     slow: 1.25,
     least: 0.0,
     words: lattice,
@@ -69,7 +69,7 @@ const BREADTH_FIRST: Application = Application {
     rule: "bfs-slow",
     name: "breadth-first search",
     what: "Breadth-first search on",
-    quantity: Quantity::EdgeRate,
+    test: Test::Bfs,
     slow: 1.5,
     least: 0.0,
     words: search,
@@ -87,7 +87,7 @@ struct Compared<'a> {
 
 /// All that were measured and are predicted.
 fn compared<'a>(view: &'a View, of: &'a Application) -> impl Iterator<Item = Compared<'a>> {
-    let cells = view.case.run().into_iter().flat_map(|run| &run.cells).filter(|cell| cell.quantity == of.quantity);
+    let cells = view.case.run().into_iter().flat_map(|run| &run.cells).filter(|cell| cell.test == of.test);
     cells.filter_map(|cell| {
         let (value, predicted) = (cell.value()?, cell.work.kind().predicted(view.model)?);
         let is_time = cell.unit.time(1.0).is_some();
@@ -208,21 +208,20 @@ mod tests {
     use peerlane_machine::bfs::Bfs;
     use peerlane_machine::halo::Halo;
     use peerlane_machine::units::Bytes;
-    use peerlane_measure::plan::Test;
     use peerlane_model::model::Model;
     use peerlane_read::catalogue::{Parts, system};
 
     /// What a rule finds where works take so many times the predicted time, and whether they are comparable.
-    fn found(of: &Application, test: Test, works: Vec<(Work, f64)>) -> (Option<Raised>, bool) {
+    fn found(of: &Application, works: Vec<(Work, f64)>) -> (Option<Raised>, bool) {
         let machine = system("hgx-h200").unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
-        let unit = works[0].0.kind().answers()[0].1;
+        let (quantity, unit) = works[0].0.kind().answers()[0];
         let measured = |(work, times): (Work, f64)| {
             let predicted = work.kind().predicted(&model).unwrap().value;
             (work, if unit == Unit::Gteps { predicted / times } else { predicted * times })
         };
         let cells = works.into_iter().map(measured).collect();
-        let case = application(machine.clone(), (test, of.quantity, unit), cells);
+        let case = application(machine.clone(), (of.test, quantity, unit), cells);
         see_with(&case, Parts::embedded(), |view| (slowest(view, of), comparable(view).any(|name| name == of.name)))
     }
 
@@ -235,7 +234,7 @@ mod tests {
             let parts = [count as u32, 1, 1];
             (Work::Halo(Halo { gpus: gpus(count), parts, face: Bytes(face), exchange }), times)
         };
-        found(&HALO_EXCHANGE, Test::Halo, times.iter().map(work).collect())
+        found(&HALO_EXCHANGE, times.iter().map(work).collect())
     }
 
     const LARGE: u64 = 64 << 20;
@@ -273,7 +272,7 @@ mod tests {
                 let lattice = SpinGlass { gpus, blocks: None, side: 512, weak: false, exchange, overlap: true };
                 (Work::SpinGlass(lattice), times)
             };
-            found(&SPIN_GLASS, Test::SpinGlass, times.iter().map(work).collect()).0
+            found(&SPIN_GLASS, times.iter().map(work).collect()).0
         };
         assert!(found(&[(1, 1.1), (2, 1.2)]).is_none());
         assert!(found(&[(1, 1.1), (2, 1.3)]).is_some());
@@ -291,7 +290,7 @@ mod tests {
             let work = |&(count, times): &(usize, f64)| {
                 (Work::Bfs(Bfs { gpus: gpus(count), scale: 26, exchange: Exchange::Stores }), times)
             };
-            found(&BREADTH_FIRST, Test::Bfs, times.iter().map(work).collect()).0
+            found(&BREADTH_FIRST, times.iter().map(work).collect()).0
         };
         assert!(found(&[(1, 1.2), (2, 1.4)]).is_none());
         assert!(found(&[(1, 1.2), (2, 1.6)]).is_some());
