@@ -108,7 +108,7 @@ impl<'w> Kind<'w> for &'w Halo {
     }
 
     fn predicted(&self, model: &Model) -> Option<Predicted> {
-        let value = model.halo(self)?.told(self.face.0 as f64) * 1e6;
+        let value = model.halo(self)?.notified(self.face.0 as f64) * 1e6;
         Some(Predicted { value, exchange: None })
     }
 
@@ -118,8 +118,8 @@ impl<'w> Kind<'w> for &'w Halo {
         let hindered = hindered(self, truth)?;
         let unknown = || "the model does not predict this: a rate is not known".to_owned();
         let predicted = truth.model.halo(self).ok_or_else(unknown)?;
-        let startup = predicted.told(0.0);
-        let moving = predicted.told(self.face.0 as f64) - startup;
+        let startup = predicted.notified(0.0);
+        let moving = predicted.notified(self.face.0 as f64) - startup;
         Ok(truth.timed(size, vec![startup * slowness + moving * hindered]))
     }
 }

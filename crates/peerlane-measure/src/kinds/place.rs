@@ -37,7 +37,7 @@ pub struct Shape {
     pub direction: Option<Direction>,
     /// What drives it.
     pub engine: Option<Engine>,
-    /// Write or read, where they are told apart.
+    /// Write or read, where they are distinguished.
     pub op: Option<Operation>,
     /// The kind of host memory, where the host is an end.
     pub memory: HostMemory,

@@ -113,7 +113,7 @@ pub(super) fn steps(site: &Site<'_>) -> Vec<Step> {
         let ways = large(n).flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
         steps.extend(ways.filter_map(|(side, exchange)| lattice(&site.gpus, side, exchange, true)));
     }
-    // last: what they hold would leave no room for a lattice in one piece beside slabs
+    // last: what they hold would leave no room for a lattice in one piece next to slabs
     steps.extend(large(1).filter_map(|side| lattice(&site.gpus[..1], side, Exchange::Stores, false)));
     steps
 }
