@@ -105,8 +105,7 @@ impl Metric {
     /// A matrix between these ends, without numbers.
     pub fn matrix(&self, rows: Vec<String>, cols: Vec<String>) -> Matrix {
         let &Metric { quantity, direction, p2p, op, engine, unit, size } = self;
-        let (values, title) = (Vec::new(), String::new());
-        Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, values, title }
+        Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, ..Matrix::default() }
     }
 
     /// Whether it is a rate of transfers.

@@ -4,14 +4,13 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! does not report what is unknown.
 
-mod bfs_slow;
+mod application_slow;
 mod causes;
 mod confirm;
 mod culprit;
 mod from_run;
 mod gids;
 mod gpu_setting;
-mod halo_slow;
 mod judged;
 mod nccl;
 mod nic_failed;
@@ -22,12 +21,10 @@ mod no_peer_access;
 pub(crate) mod nodes;
 mod one_link;
 mod outlier;
-mod prediction;
 mod prelude;
 pub(crate) mod raised;
 mod rule;
 mod settings;
-mod spin_glass_slow;
 mod view;
 mod words;
 mod worse_than_before;
@@ -195,9 +192,9 @@ static RULES: &[Rule] = &[
     hidden_pcie::RULE,
     small_packets::RULE,
     contended_slow::RULE,
-    spin_glass_slow::RULE,
-    halo_slow::RULE,
-    bfs_slow::RULE,
+    application_slow::LATTICE,
+    application_slow::HALO,
+    application_slow::SEARCH,
     nic_slow::RULE,
     nic_gpu_refused::RULE,
     nic_gpu_slow::RULE,

@@ -86,7 +86,6 @@ mod sysfs_tree;
 mod transferbench;
 mod xml;
 
-pub use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
@@ -159,6 +158,9 @@ impl Found {
             return;
         }
         let cut = limits::cut(&mut fact);
+        if let Fact::Matrix(matrix) = fact {
+            fact = Fact::Matrix(matrix.typed_by_title());
+        }
         let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
         if self.keep(Evidence { origin, fact })
             && let Some(message) = cut
