@@ -226,8 +226,8 @@ fn read(path: &Path) -> Result<State, Unread> {
     };
     let read: Result<State, _> = serde_json::from_slice(&text);
     let family = SCHEMA.trim_end_matches(|c: char| c.is_ascii_digit());
-    // an empty file is one that `mktemp` made, or what a full disk left
-    let is_own = text.is_empty() || String::from_utf8_lossy(&text).contains(family);
+    // an empty file is one that `mktemp` made, or what a full disk left; zeros are what a loss of power leaves
+    let is_own = text.iter().all(|byte| *byte == 0) || String::from_utf8_lossy(&text).contains(family);
     match read {
         Ok(state) if state.schema == SCHEMA => Ok(state),
         _ if !is_own => Err(Unread::Foreign("not a state of the gate".to_owned())),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_state_is_started_anew() {
+    fn a_damaged_state_is_started_anew_and_another_file_is_left() {
         let folder = std::env::temp_dir().join(format!("peerlane-gate-state-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("gate.json");
@@ -318,14 +318,18 @@ mod tests {
         assert_eq!(open().state.failures, 3);
         for text in [
             "",
-            "{",
-            "[]",
+            "{\"schema\": \"peerlane/gate-state/1\", ",
             "{\"schema\": \"peerlane/gate-state/2\", \"failures\": 1, \"passes\": 0, \"drain\": \"no\", \"updated\": 1}",
             "\u{0}",
         ] {
             fs::write(&path, text).unwrap();
             let store = open();
             assert!(store.note.is_some() && store.state == State::default(), "{text}");
+        }
+        for foreign in ["{", "[]", "{\"schema\": \"peerlane/run/1\"}"] {
+            fs::write(&path, foreign).unwrap();
+            assert!(matches!(Store::open(&path, Duration::ZERO), Err(Busy::Failed(_))), "{foreign}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
         fs::remove_dir_all(&folder).unwrap();
     }
