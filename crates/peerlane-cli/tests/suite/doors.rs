@@ -169,7 +169,7 @@ fn what_is_no_file_in_a_folder_is_reported_and_not_opened() {
         let output = bounded(&["check", &folder]);
         let said = err(&output).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(status(&output) == 2 && said.contains(is.trim()), "{name}: {said}");
-        assert!(stdout(&output).contains("path classes"), "{name}: {}", stdout(&output));
+        assert!(stdout(&output).contains("no fault in the topology"), "{name}: {}", stdout(&output));
     }
     let manifest = folder_with("manifest", |path| symlink("/dev/zero", path).unwrap());
     assert!(refused(&["fleet", &manifest]).contains("leads out"));
