@@ -13,7 +13,7 @@ pub use selection::{Selection, UsableNics};
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::bfs::Bfs;

@@ -30,7 +30,7 @@ pub use words::ends;
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Step, Test, Work};
