@@ -105,6 +105,7 @@ impl Statement {
             title: self.text.clone(),
             ..Matrix::default()
         }
+        .typed_by_title()
     }
 }
 

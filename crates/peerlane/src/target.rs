@@ -281,6 +281,10 @@ impl Joined {
             Source::Inference(found) => self.inferred.push((*found, target.to_owned())),
             Source::Text(found) if found.evidence.is_empty() => self.add_nothing(target, &found),
             Source::Text(found) => {
+                self.problems.extend(found.unread.iter().take(FEW).cloned());
+                if found.unread.len() > FEW {
+                    self.problems.push(format!("{target}: {} more files could not be read", found.unread.len() - FEW));
+                }
                 // a file of a folder that yields nothing although its format is known
                 let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
                 self.problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
@@ -312,7 +316,8 @@ impl Joined {
     }
 
     fn add_nothing(&mut self, target: &str, found: &Found) {
-        self.problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
+        self.problems
+            .extend(found.unread.iter().cloned().chain(found.warnings.iter().map(ToString::to_string)).take(FEW));
         if found.warnings.len() > FEW {
             self.problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
         }

@@ -153,8 +153,8 @@ fn a_trouble_that_nothing_explains_is_said_and_fails_where_asked() {
 fn without_access(name: &str, why: &str, gpus: &[u32]) -> String {
     let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-runs/default.json");
     let run: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
-    let texts = run["machine"]["evidence"].as_array().unwrap().iter().filter_map(|e| e["text"].as_str());
-    let text = texts.filter(|text| text.contains("peerlane/nvml/1")).next_back().unwrap();
+    let mut texts = run["machine"]["evidence"].as_array().unwrap().iter().filter_map(|e| e["text"].as_str());
+    let text = texts.rfind(|text| text.contains("peerlane/nvml/1")).unwrap();
     let mut nvml: Value = serde_json::from_str(text).unwrap();
     for gpu in nvml["gpus"].as_array_mut().unwrap().iter_mut().filter(|gpu| gpus.iter().any(|i| gpu["index"] == *i)) {
         *gpu = json!({ "index": gpu["index"] });
@@ -219,7 +219,7 @@ fn what_is_gone_is_never_healthy() {
             cell.insert("flags".to_owned(), json!([flag]));
         }
     });
-    hold(&given_up, &NOT_JUDGED, false);
+    hold(&given_up, &UNEXPLAINED, false);
     for gpu in ["GPU0", "GPU3"] {
         let without_a_gpu = edited(&format!("without-{gpu}"), &record, |run| {
             run["cells"].as_array_mut().unwrap().retain(|cell| !cell["work"].to_string().contains(gpu));

@@ -39,6 +39,8 @@ pub(super) enum Look {
     One(fn(&View) -> Option<Raised>),
     /// At a machine, for any number of findings.
     Many(fn(&View) -> Vec<Raised>),
+    /// At a machine, for what the findings of other rules leave over.
+    Left(fn(&View, &[Raised]) -> Vec<Raised>),
     /// At nodes that measured each other.
     Nodes(LookAtNodes),
     /// At records of many machines, by what is usual among them ([`crate::fleet`]).
@@ -69,7 +71,7 @@ impl Rule {
     /// Whether it looks at these.
     pub(super) fn is_of(&self, scope: Scope) -> bool {
         match scope {
-            Scope::Machine => matches!(self.look, Look::One(_) | Look::Many(_)),
+            Scope::Machine => matches!(self.look, Look::One(_) | Look::Many(_) | Look::Left(_)),
             Scope::Nodes => self.nodes.is_some() || matches!(self.look, Look::Nodes(_)),
             Scope::Fleet => matches!(self.look, Look::Fleet),
         }
@@ -80,8 +82,13 @@ impl Rule {
         match self.look {
             Look::One(look) => look(view).into_iter().collect(),
             Look::Many(look) => look(view),
-            Look::Nodes(_) | Look::Fleet => Vec::new(),
+            Look::Left(_) | Look::Nodes(_) | Look::Fleet => Vec::new(),
         }
+    }
+
+    /// What it finds on a machine where others found this.
+    pub(super) fn left(&self, view: &View, known: &[Raised]) -> Vec<Raised> {
+        if let Look::Left(look) = self.look { look(view, known) } else { Vec::new() }
     }
 
     /// What it finds between nodes.

@@ -249,7 +249,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
 /// Reads a file, an archive (`.tar.zst`, `.tar`), a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
 /// `bus/pci/devices`) below it, which is read as sysfs.
 ///
-/// In a folder, a file that cannot be read is a warning and not an error.
+/// In a folder, a file that cannot be read is listed in [`Found::unread`] and no error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     if input_file::what(path)? != What::Folder {
         return scan_bytes(&shown(path), file_bytes(path)?);
@@ -259,7 +259,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     }
     let listing = list_all(path)?;
     let mut found = Found::default();
-    found.warnings.extend(listing.refused.iter().map(|e| Warning::general(e.to_string())));
+    found.unread.extend(listing.refused.iter().map(ToString::to_string));
     let mut room = MAX_FOLDER_BYTES;
     for (file, what) in listing.files {
         // only a tree of sysfs is a folder here
@@ -273,13 +273,15 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
             let (name, last) = (shown(path), shown(&file));
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
-            found.warnings.push(Warning::general(message));
+            found.unread.push(message);
             break;
         }
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(one),
-            Err(error) => found.warnings.push(Warning::general(error.to_string())),
+            // pictures and programs lie among what people save
+            Err(error @ ReadError::Binary(_)) => found.warnings.push(Warning::general(error.to_string())),
+            Err(error) => found.unread.push(error.to_string()),
         }
     }
     Ok(found)
@@ -313,7 +315,7 @@ pub fn read_files(name: &str, files: &Files) -> Found {
     for (path, item) in files.iter().filter(|(path, _)| !hidden(path) && !of_root(path)) {
         let Item::File(bytes) = item else { continue };
         if read == MAX_FILES {
-            found.warnings.push(Warning::general(ReadError::TooManyFiles(name.to_owned()).to_string()));
+            found.unread.push(ReadError::TooManyFiles(name.to_owned()).to_string());
             break;
         }
         read += 1;

@@ -285,7 +285,7 @@ impl TestView {
 
 impl MemberView {
     fn of(member: &Member) -> MemberView {
-        let Member { name, kind, records, first, last, action, scores } = member;
+        let Member { name, kind, records, first, last, action, scores, .. } = member;
         MemberView {
             name: name.clone(),
             kind: *kind,
