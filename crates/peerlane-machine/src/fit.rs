@@ -6,7 +6,7 @@
 //! curve can follow a program that changes its protocol with the size; where it does, the fit lists the sizes at which it is
 //! not reliable.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_time::{CopyTime, Startup};

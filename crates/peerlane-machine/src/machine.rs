@@ -12,7 +12,7 @@ pub use nccl_rings::NcclRings;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;

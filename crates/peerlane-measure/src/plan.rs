@@ -11,7 +11,7 @@ pub use crate::kinds::{Scope, Size, Step, StreamKernel, Test, UsableNics, Work};
 pub use scope::PlanError;
 pub use selection::Selection;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::units::Seconds;

@@ -28,7 +28,7 @@ pub use sets::{TransferSet, sets};
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Step, Test, Work};

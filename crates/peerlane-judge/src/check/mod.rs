@@ -93,7 +93,7 @@ mod unsupported_peer_access;
 #[cfg(test)]
 mod testing;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use std::cell::OnceCell;

@@ -1,6 +1,6 @@
 //! What many records say about many machines, as a document.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::action::Action;

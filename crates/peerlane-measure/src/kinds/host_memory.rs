@@ -1,6 +1,6 @@
 //! Host memory alone.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Kind, Site, Size, Step, TableCell, Task, Test, Truth, Work};

@@ -36,7 +36,7 @@ pub(crate) use step::StepKind;
 
 use std::collections::{BTreeMap, HashSet};
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::bfs::Bfs;

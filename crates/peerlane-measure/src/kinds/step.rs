@@ -1,6 +1,6 @@
 //! A step: one measurement of a plan.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Test, Work};

@@ -1,7 +1,7 @@
 //! Advice for a halo exchange: which method for faces of which size, and from which size overlap pays and hides it wholly
 //! (`docs/applications.md`).
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::Model;

@@ -19,7 +19,7 @@ pub use peerlane_model::expectation::ExpectedCurve;
 pub use prediction::{MachinePrediction, PredictedMatrix, PredictionDocument};
 pub use systems::{SystemSummary, SystemsDocument};
 
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 mod tests {
     use super::*;
 

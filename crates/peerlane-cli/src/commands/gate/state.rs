@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::JsonSchema;
 use peerlane::gate::Conclusion;
 use peerlane::input_file::{self, Kind, attribute};
 use peerlane::one_line::shown;
 use peerlane::verdict::Gate;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::output_file::Lock;
