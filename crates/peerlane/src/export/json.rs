@@ -19,7 +19,8 @@ pub use peerlane_model::expectation::ExpectedCurve;
 pub use prediction::{MachinePrediction, PredictedMatrix, PredictionDocument};
 pub use systems::{SystemSummary, SystemsDocument};
 
-#[cfg(all(test, feature = "schema"))]
+#[cfg(test)]
+#[cfg(feature = "schema")]
 mod tests {
     use super::*;
 
