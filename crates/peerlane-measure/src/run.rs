@@ -82,6 +82,12 @@ pub enum FlagKind {
 }
 
 impl FlagKind {
+    /// Whether a step with it needs no value: no machine could give one, or what arrived was wrong, which measuring again would
+    /// not change.
+    pub(crate) fn settles(self) -> bool {
+        matches!(self, Self::NotApplicable | Self::Corrupt)
+    }
+
     /// Whether a cell with it has no usable value.
     pub fn voids(self) -> bool {
         matches!(self, Self::Corrupt | Self::Implausible | Self::NotApplicable | Self::Failed | Self::Hung)

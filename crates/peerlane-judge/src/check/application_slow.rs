@@ -8,9 +8,9 @@ use peerlane_measure::kinds::Predicted;
 use peerlane_measure::plan::{Test, Work};
 use peerlane_measure::run::{Cell, ends};
 
-pub(super) const HALO: Rule = Rule::new("halo-slow", One(|view| slowest(view, &HALO_EXCHANGE)));
-pub(super) const LATTICE: Rule = Rule::new("spin-glass-slow", One(|view| slowest(view, &SPIN_GLASS)));
-pub(super) const SEARCH: Rule = Rule::new("bfs-slow", One(|view| slowest(view, &BREADTH_FIRST)));
+pub(super) const HALO: Rule = Rule::new("halo-slow", One(|view| slowest(view, &HALO, &HALO_EXCHANGE)));
+pub(super) const LATTICE: Rule = Rule::new("spin-glass-slow", One(|view| slowest(view, &LATTICE, &SPIN_GLASS)));
+pub(super) const SEARCH: Rule = Rule::new("bfs-slow", One(|view| slowest(view, &SEARCH, &BREADTH_FIRST)));
 
 /// What to do about one GPU that is slow alone.
 const OF_ONE: &str = "Remove what throttles the GPU or lowers its clocks (`nvidia-smi -q -d \
@@ -19,7 +19,6 @@ const OF_ONE: &str = "Remove what throttles the GPU or lowers its clocks (`nvidi
 
 /// What is particular to an application.
 struct Application {
-    rule: &'static str,
     /// How what was judged is called.
     name: &'static str,
     /// The beginning of the summary.
@@ -44,7 +43,6 @@ struct Words {
 /// An exchange that is predicted in less than 100 us shows how long words and launches take, which differs from machine to machine
 /// more than rates do.
 const HALO_EXCHANGE: Application = Application {
-    rule: "halo-slow",
     name: "halo exchange",
     what: "The halo exchange of",
     test: Test::Halo,
@@ -55,7 +53,6 @@ const HALO_EXCHANGE: Application = Application {
 
 /// The worst of docs/applications.md is 9 % off.
 const SPIN_GLASS: Application = Application {
-    rule: "spin-glass-slow",
     name: "spin glass",
     what: "The spin glass on",
     test: Test::SpinGlass,
@@ -66,7 +63,6 @@ const SPIN_GLASS: Application = Application {
 
 /// A search is predicted within 20 % (docs/applications.md).
 const BREADTH_FIRST: Application = Application {
-    rule: "bfs-slow",
     name: "breadth-first search",
     what: "Breadth-first search on",
     test: Test::Bfs,
@@ -105,13 +101,14 @@ pub(super) fn comparable(view: &View) -> impl Iterator<Item = &'static str> {
 
 /// The slowest of the fewest GPUs that take more than so many times as long as predicted: one GPU is the cause itself, and many are
 /// as slow as the slowest path of a few.
-fn slowest(view: &View, of: &Application) -> Option<Raised> {
+fn slowest(view: &View, rule: &Rule, of: &Application) -> Option<Raised> {
     let slow: Vec<Compared> = compared(view, of).filter(|one| one.times > of.slow).collect();
     let fewest = slow.iter().map(|one| one.gpus.len()).min()?;
     let worst = highest(slow.into_iter().filter(|one| one.gpus.len() == fewest), |one| one.times)?;
     let Words { expected, measured, fix, tests, cost } = (of.words)(&worst);
     let Compared { cell, gpus, times, .. } = worst;
-    let raised = Raised::new(of.rule, Fault, Warning, Likely)
+    let raised = rule
+        .raise(Fault, Warning, Likely)
         .summary(format!("{} {} takes {times:.2} times as long as predicted", of.what, ends(&cell.work)))
         .expected(expected)
         .measured(measured)
@@ -212,7 +209,7 @@ mod tests {
     use peerlane_read::catalogue::{Parts, system};
 
     /// What a rule finds where works take so many times the predicted time, and whether they are comparable.
-    fn found(of: &Application, works: Vec<(Work, f64)>) -> (Option<Raised>, bool) {
+    fn found((rule, of): (&Rule, &Application), works: Vec<(Work, f64)>) -> (Option<Raised>, bool) {
         let machine = system("hgx-h200").unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
         let (quantity, unit) = works[0].0.kind().answers()[0];
@@ -222,7 +219,9 @@ mod tests {
         };
         let cells = works.into_iter().map(measured).collect();
         let case = application(machine.clone(), (of.test, quantity, unit), cells);
-        see_with(&case, Parts::embedded(), |view| (slowest(view, of), comparable(view).any(|name| name == of.name)))
+        see_with(&case, Parts::embedded(), |view| {
+            (slowest(view, rule, of), comparable(view).any(|name| name == of.name))
+        })
     }
 
     fn gpus(count: usize) -> Vec<String> {
@@ -234,7 +233,7 @@ mod tests {
             let parts = [count as u32, 1, 1];
             (Work::Halo(Halo { gpus: gpus(count), parts, face: Bytes(face), exchange }), times)
         };
-        found(&HALO_EXCHANGE, times.iter().map(work).collect())
+        found((&HALO, &HALO_EXCHANGE), times.iter().map(work).collect())
     }
 
     const LARGE: u64 = 64 << 20;
@@ -272,7 +271,7 @@ mod tests {
                 let lattice = SpinGlass { gpus, blocks: None, side: 512, weak: false, exchange, overlap: true };
                 (Work::SpinGlass(lattice), times)
             };
-            found(&SPIN_GLASS, times.iter().map(work).collect()).0
+            found((&LATTICE, &SPIN_GLASS), times.iter().map(work).collect()).0
         };
         assert!(found(&[(1, 1.1), (2, 1.2)]).is_none());
         assert!(found(&[(1, 1.1), (2, 1.3)]).is_some());
@@ -290,7 +289,7 @@ mod tests {
             let work = |&(count, times): &(usize, f64)| {
                 (Work::Bfs(Bfs { gpus: gpus(count), scale: 26, exchange: Exchange::Stores }), times)
             };
-            found(&BREADTH_FIRST, times.iter().map(work).collect()).0
+            found((&SEARCH, &BREADTH_FIRST), times.iter().map(work).collect()).0
         };
         assert!(found(&[(1, 1.2), (2, 1.4)]).is_none());
         assert!(found(&[(1, 1.2), (2, 1.6)]).is_some());

@@ -2,9 +2,10 @@
 //! and of lost GPUs say more of theirs.
 
 use super::prelude::*;
+use peerlane_machine::names::is_host;
 use peerlane_measure::run::{Cell as Measured, FlagKind};
 
-pub(super) const RULE: Rule = Rule::new("failed-step", Look::Left(left));
+pub(super) const RULE: Rule = Rule::new("failed-step", Look::Left(left)).never_usual();
 
 /// What can happen, the worst first.
 const KINDS: [FlagKind; 3] = [FlagKind::Corrupt, FlagKind::Hung, FlagKind::Failed];
@@ -20,12 +21,14 @@ fn left(view: &View, known: &[Raised]) -> Vec<Raised> {
     KINDS.into_iter().filter_map(of_kind).collect()
 }
 
-/// Whether a fault names a GPU of the step, or the machine as a whole.
+/// Whether an error names a GPU or a NIC of the step, or the machine as a whole.
 fn is_named(known: &[Raised], cell: &Measured) -> bool {
-    let gpus = cell.work.gpus();
+    let paths = cell.work.kind().paths();
+    let ends = paths.iter().flat_map(|path| [path.from, path.to]).filter(|end| !is_host(end));
+    let devices: Vec<&str> = cell.work.gpus().into_iter().chain(ends).collect();
     let names = |raised: &Raised| {
         let finding = &raised.finding;
-        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| gpus.contains(&node));
+        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| devices.contains(&node));
         finding.kind == Fault && finding.severity == Error && (finding.subjects.is_empty() || own)
     };
     known.iter().any(names)
@@ -85,7 +88,11 @@ mod tests {
     use super::super::testing::{measured, switched};
     use super::super::{Context, check};
     use super::*;
+    use peerlane_machine::matrix::Operation;
     use peerlane_machine::subject::join;
+    use peerlane_machine::transfer::{NicEnd, Rdma};
+    use peerlane_measure::plan::{Test, Work};
+    use peerlane_measure::run::Flag;
     use peerlane_model::comparison::Comparison;
     use peerlane_model::model::Model;
     use peerlane_read::catalogue::Parts;
@@ -118,6 +125,20 @@ mod tests {
     #[test]
     fn a_pair_that_is_named_is_not_reported_again() {
         assert_eq!(found(&[(("GPU0", "GPU1"), Err((FlagKind::Corrupt, "why"))), (("GPU0", "GPU2"), Ok(12.0))]), []);
+    }
+
+    #[test]
+    fn a_nic_that_is_named_is_not_reported_again() {
+        let mut case = measured(switched(2), [(("GPU0", "GPU1"), Ok(12.0))]);
+        let hung = Flag::new(FlagKind::Hung, "no sign of life");
+        let of_host = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
+        let run = &mut case.run.as_mut().unwrap().run;
+        let work = Work::Rdma(Rdma::of_host(of_host("mlx5_0"), of_host("mlx5_1"), Operation::Write));
+        run.cells.push(Measured { test: Test::Nic, work, estimate: None, flags: vec![hung], ..run.cells[0].clone() });
+        let model = Model::new(&case.machine, Parts::embedded());
+        let all = check(&Context::of(&case, &Comparison::of(&model)));
+        let errors: Vec<&str> = all.iter().filter(|f| f.severity == Error).map(|f| f.rule.as_str()).collect();
+        assert_eq!(errors, ["nic-failed"]);
     }
 
     #[test]

@@ -279,19 +279,9 @@ pub struct Waived {
     pub finding: Finding,
 }
 
-/// Whether what a rule reports is a fault on however many machines: nothing that corrupts data, hangs or fails is how machines
-/// of a kind are.
+/// Whether what a rule reports is a fault on however many machines of a kind.
 pub(crate) fn is_never_usual(rule: &str) -> bool {
-    [
-        &lost_gpu::RULE,
-        &hung_transfer::RULE,
-        &corrupt_data::RULE,
-        &nic_failed::RULE,
-        &failed_step::RULE,
-        &nodes::failures::FAILED_BETWEEN_NODES,
-    ]
-    .iter()
-    .any(|of| of.id == rule)
+    RULES.iter().any(|of| of.id == rule && of.is_never_usual())
 }
 
 /// [`check`] with a site's thresholds, less what it waives.
@@ -301,7 +291,6 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     for rule in RULES {
         raised.extend(rule.left(&view, &raised));
     }
-    raised.extend(unexplained_value::beyond(&view, &raised));
     raised.iter_mut().for_each(|one| one.weigh(settings.severity));
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };

@@ -117,13 +117,9 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
             found.extend(of_driver);
             let is_judged = own_verdict.map_or(usual.is_some() || is_of_nodes, |own| own != Verdict::NotJudged);
             let incomplete = machine.newest.lacks;
-            let worst = found.iter().filter_map(|outlier| outlier.finding.contributes()).max();
-            let verdict = worst.unwrap_or(match own_verdict {
-                _ if incomplete || !is_judged => Verdict::NotJudged,
-                Some(Verdict::Limited) => Verdict::Limited,
-                // what the kind shares is held against none
-                _ => Verdict::Healthy,
-            });
+            // faults that the kind shares are held against none; a limit remains one
+            let limit = own_verdict.filter(|own| *own == Verdict::Limited).unwrap_or(Verdict::Healthy);
+            let verdict = Verdict::of(found.iter().map(|outlier| &outlier.finding), is_judged, !incomplete).max(limit);
             let scores = scores(machine, usual.as_ref(), columns.0, &known);
             let member = Member {
                 name: machine.name.clone(),

@@ -220,8 +220,7 @@ impl Number<'_> {
     }
 
     fn is_settled(&self) -> bool {
-        let settles = |kind: &FlagKind| matches!(kind, FlagKind::NotApplicable | FlagKind::Corrupt);
-        self.usable().is_some_and(|[value, ..]| value > 0.0) || self.flags.iter().any(settles)
+        self.usable().is_some_and(|[value, ..]| value > 0.0) || self.flags.iter().any(|kind| kind.settles())
     }
 
     /// The flag that makes it worthless.
