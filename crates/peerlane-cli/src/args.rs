@@ -315,7 +315,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 pub(crate) struct ExplainArgs {
     /// The two nodes, after the TARGET if there is one: explain exxact-devbox GPU0 GPU2.
     /// 'host' means the host memory nearest to the other node
-    #[arg(value_names = ["A", "B"], required = true, num_args = 2..)]
+    #[arg(value_names = ["A", "B"], required = true, num_args = 1..)]
     pub(crate) words: Vec<OsString>,
     /// If the input describes several machines, select one by name or number (from 1)
     #[arg(short, long, value_name = "NAME")]

@@ -23,7 +23,7 @@ pub struct Recorded {
 /// One machine with all that a command was given about it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The machine, with a run's numbers among those that other sources state.
+    /// The machine, with the numbers of a run where it was rebuilt from one.
     pub machine: Machine,
     /// The run that the machine was rebuilt from, if it was.
     pub run: Option<Recorded>,

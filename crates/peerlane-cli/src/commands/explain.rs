@@ -14,7 +14,8 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let [targets @ .., a, b] = args.words.as_slice() else {
-        return Err(Failure::new("explain takes two nodes: peerlane explain [TARGET] A B"));
+        let only = args.words.iter().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
+        return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain{only} A B")));
     };
     let first = a;
     let [a, b] = [a, b].map(|word| word.to_string_lossy());

@@ -19,8 +19,6 @@ const OF_ONE: &str = "Remove what throttles the GPU or lowers its clocks (`nvidi
 
 /// What is particular to an application.
 struct Application {
-    /// How what was judged is called.
-    name: &'static str,
     /// The beginning of the summary.
     what: &'static str,
     test: Test,
@@ -42,34 +40,16 @@ struct Words {
 
 /// An exchange that is predicted in less than 100 us shows how long words and launches take, which differs from machine to machine
 /// more than rates do.
-const HALO_EXCHANGE: Application = Application {
-    name: "halo exchange",
-    what: "The halo exchange of",
-    test: Test::Halo,
-    slow: 1.5,
-    least: 100.0,
-    words: halo,
-};
+const HALO_EXCHANGE: Application =
+    Application { what: "The halo exchange of", test: Test::Halo, slow: 1.5, least: 100.0, words: halo };
 
 /// The worst of docs/applications.md is 9 % off.
-const SPIN_GLASS: Application = Application {
-    name: "spin glass",
-    what: "The spin glass on",
-    test: Test::SpinGlass,
-    slow: 1.25,
-    least: 0.0,
-    words: lattice,
-};
+const SPIN_GLASS: Application =
+    Application { what: "The spin glass on", test: Test::SpinGlass, slow: 1.25, least: 0.0, words: lattice };
 
 /// A search is predicted within 20 % (docs/applications.md).
-const BREADTH_FIRST: Application = Application {
-    name: "breadth-first search",
-    what: "Breadth-first search on",
-    test: Test::Bfs,
-    slow: 1.5,
-    least: 0.0,
-    words: search,
-};
+const BREADTH_FIRST: Application =
+    Application { what: "Breadth-first search on", test: Test::Bfs, slow: 1.5, least: 0.0, words: search };
 
 /// An application that was measured, with its prediction.
 struct Compared<'a> {
@@ -91,12 +71,6 @@ fn compared<'a>(view: &'a View, of: &'a Application) -> impl Iterator<Item = Com
         let gpus = cell.work.gpus();
         (predicted.value >= of.least).then_some(Compared { cell, gpus, predicted, value, times })
     })
-}
-
-/// The names of the applications that were measured and are predicted.
-pub(super) fn comparable(view: &View) -> impl Iterator<Item = &'static str> {
-    let all = [&HALO_EXCHANGE, &SPIN_GLASS, &BREADTH_FIRST].into_iter();
-    all.filter(|of| compared(view, of).next().is_some()).map(|of| of.name)
 }
 
 /// The slowest of the fewest GPUs that take more than so many times as long as predicted: one GPU is the cause itself, and many are
@@ -219,9 +193,7 @@ mod tests {
         };
         let cells = works.into_iter().map(measured).collect();
         let case = application(machine.clone(), (of.test, quantity, unit), cells);
-        see_with(&case, Parts::embedded(), |view| {
-            (slowest(view, rule, of), comparable(view).any(|name| name == of.name))
-        })
+        see_with(&case, Parts::embedded(), |view| (slowest(view, rule, of), compared(view, of).next().is_some()))
     }
 
     fn gpus(count: usize) -> Vec<String> {

@@ -205,7 +205,7 @@ fn collective_of(curve: &Curve) -> Option<Collective> {
 
 /// Tables of collectives among all GPUs with large messages, each with its best rate.
 fn large<'a>(view: &View<'a>, gpus: usize) -> Vec<(&'a Curve, &'a Origin, At)> {
-    if !view.is_captured() || view.case.run.is_some() || !(2..=MOST_GPUS).contains(&gpus) {
+    if !view.is_captured() || !(2..=MOST_GPUS).contains(&gpus) {
         return Vec::new();
     }
     let of_all = view.machine.curves.iter().filter(|(curve, _)| is_of_all(view, curve, gpus));

@@ -1,7 +1,8 @@
 //! What was judged of a machine, what is missing, and what to run where nothing known could have shown a fault.
 
 use super::view::cells;
-use super::{Context, Settings, View, application_slow, collective_slow, nic_gpu_slow, nic_slow};
+use super::words::distinct;
+use super::{Context, Settings, View, collective_slow, nic_gpu_slow, nic_slow, unexplained_steps};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -29,15 +30,18 @@ pub const TOPOLOGY: &str = "path classes";
 /// What is worth judging of a machine with GPUs, in the words of [`checked`].
 const WORTH: [&str; 3] = ["link widths", "GPU state", "rates"];
 
-/// What was not judged of that.
+/// What was not judged of that, and what was measured but is compared with nothing.
 pub fn unchecked(context: &Context) -> Vec<&'static str> {
     let known = checked(context);
-    WORTH.into_iter().filter(|what| !known.contains(what)).collect()
+    let settings = Settings::default();
+    let families = unexplained_steps::families(&View::new(context, &settings));
+    let of_families = families.into_iter().filter(|(_, is_predicted)| !is_predicted).map(|(name, _)| name);
+    distinct(WORTH.into_iter().chain(of_families).filter(|what| !known.contains(what)))
 }
 
 /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
 ///
-/// Rates that nothing can be compared with may be bad. Where there are such, only what says how fast the machine may be counts,
+/// A record without any value shows nothing. Rates that nothing can be compared with may be bad. Where there are such, only what says how fast the machine may be counts,
 /// and not that peer access is granted or that ports are up.
 pub fn checked<'a>(context: &'a Context) -> &'a [&'static str] {
     context.checked.get_or_init(|| look(context))
@@ -47,9 +51,13 @@ fn look(context: &Context) -> Vec<&'static str> {
     let settings = Settings::default();
     let view = &View::new(context, &settings);
     let machine = view.machine;
+    // what its description states is no result of it
+    if context.case.run().is_some_and(|run| run.cells.iter().all(|cell| cell.value().is_none())) {
+        return Vec::new();
+    }
     let mut all = Vec::new();
     let mut add = |is_known: bool, what| {
-        if is_known {
+        if is_known && !all.contains(&what) {
             all.push(what);
         }
     };
@@ -59,7 +67,8 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
-    application_slow::comparable(view).for_each(|name| add(true, name));
+    let families = unexplained_steps::families(view).into_iter().filter(|(_, is_predicted)| *is_predicted);
+    families.for_each(|(name, _)| add(true, name));
     add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
     let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
     if rates || collectives || !has_rates {

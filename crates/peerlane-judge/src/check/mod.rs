@@ -86,6 +86,7 @@ mod small_packets;
 mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
+mod unexplained_steps;
 mod unexplained_value;
 mod unsteady_rate;
 mod unsupported_peer_access;

@@ -93,6 +93,10 @@ pub fn examine<P: Prober>(
         let share = wave.steps() as f64 / planned.max(1) as f64;
         let left = prober.left().seconds();
         if left < LEAST * usual * share {
+            if number == 0 {
+                let why = format!("the deadline leaves too little time for {} steps; give it more", wave.steps());
+                all.conclusion = Conclusion::not_judged(why);
+            }
             break;
         }
         let own = wave.steps() as f64 / left_steps.max(1) as f64;

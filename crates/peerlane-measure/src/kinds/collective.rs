@@ -94,7 +94,8 @@ impl<'w> Kind<'w> for Ranks<'w> {
     }
 
     fn curve(&self) -> CurveWords {
-        let settings = BTreeMap::from([("ranks".to_owned(), self.gpus.len().to_string())]);
+        let ranks = self.gpus.len().to_string();
+        let settings = BTreeMap::from([("hosts".to_owned(), "1".to_owned()), ("ranks".to_owned(), ranks)]);
         (self.operation.name().to_owned(), self.gpus.to_vec(), settings)
     }
 

@@ -28,7 +28,7 @@ pub use site::UsableNics;
 pub use step::{Size, Step};
 pub use test::{Scope, Test};
 pub use transfers::is_set;
-pub use truth::{Task, Truth};
+pub use truth::{Task, Truth, expected};
 
 pub(crate) use site::Site;
 pub(crate) use small_copies::staged_copies;

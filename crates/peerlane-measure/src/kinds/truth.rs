@@ -5,7 +5,7 @@ use super::{Size, Step, Work};
 use peerlane_machine::copy_time::{CopyTime, Startup};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fault::Fault;
-use peerlane_machine::matrix::Engine;
+use peerlane_machine::matrix::{Engine, Quantity, Unit};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{HostMemory, Transfer, Via};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
@@ -37,6 +37,14 @@ pub struct Truth<'m, 'a> {
     pub(crate) sample_time: Seconds,
     /// NCCL's variables, where collectives are to be NCCL's.
     pub(crate) nccl: Option<&'m Variables>,
+}
+
+/// What the model says of a step alone, in the unit of one of its [`Kind::answers`](super::Kind::answers); `None` where it says
+/// nothing.
+pub fn expected(model: &Model, step: &Step, answer: (Quantity, Unit)) -> Option<f64> {
+    let truth = Truth { model, faults: &[], sample_time: Seconds::new(0.0), nccl: None };
+    let task = truth.tasks(&[step]).ok()?.pop()?;
+    Some(step.work.kind().value(task.size, answer, &task.values))
 }
 
 impl Truth<'_, '_> {

@@ -103,6 +103,10 @@ impl<'m> Limits<'m> {
     fn excess(&self, cell: &Cell) -> Option<String> {
         let estimate = cell.estimate?;
         let value = estimate.value;
+        if !cell.work.kind().answers().contains(&(cell.quantity, cell.unit)) {
+            let (quantity, unit) = (cell.quantity.name(), cell.unit.name());
+            return Some(format!("{} has no {quantity} in {unit}: the record is wrong", ends(&cell.work)));
+        }
         if !(estimate.is_possible() && value > 0.0) && cell.unit.time(1.0).is_none() {
             return Some(format!("{value} {} is no measurement: the record or the clock is wrong", cell.unit.name()));
         }
