@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::archive;
 use super::coverage;
+use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, Text, Warning, prose, repair, text::decode};
+use super::{Evidence, Found, Heading, Text, Warning, messages, open_lines, prose, repair, text::decode};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -129,7 +130,6 @@ pub const READERS: &[Reader] = readers![
     sensors,
     modules,
     kernel,
-    setup_failures,
     rocm_smi,
     rocm_bandwidth_test,
     transferbench,
@@ -148,7 +148,9 @@ pub fn scan_text(text: &Text) -> Found {
     let (of_whole, of_streams) = READERS.split_at(2);
     scan_with(of_whole, text, &mut found, &mut evidence);
     text.begin();
-    match streams(text) {
+    let hosts = HostHeadings::of(text);
+    text.begin();
+    match streams(text, &hosts) {
         None => scan_repaired(of_streams, text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
@@ -167,6 +169,10 @@ pub fn scan_text(text: &Text) -> Found {
         found.keep(one);
     }
     text.begin();
+    let understood = messages::scan(text, &hosts, &mut found);
+    text.begin();
+    open_lines::scan(text, &understood, &hosts, &mut found);
+    text.begin();
     found.headings = headings(text, &found.evidence);
     // prose is about machines that a tool shows
     if !found.evidence.is_empty() {
@@ -176,6 +182,7 @@ pub fn scan_text(text: &Text) -> Found {
     }
     text.begin();
     found.coverage = vec![coverage::of(text, &found)];
+    found.evidence.sort_by_key(|e| e.origin.lines);
     found
 }
 
