@@ -5,7 +5,7 @@ if [ "$NODE" = 1 ]; then
     verbs_pair serve rxe0 7000 &
     first=$!
     nc -l -p 7001 >/dev/null
-    sleep 2
+    sleep 4
     kill -9 $first
     verbs_pair serve rxe0 7000 &
     nc -l -p 7002 >/dev/null

@@ -127,7 +127,7 @@ test("a GPU that lacks NVLinks has these marked, not the PCIe link above it", as
   writeFileSync(system, `${peerlane("map", "hgx-h200", "--format", "system")}\n${fault}`);
   peerlane("measure", system, "-o", run);
   const { page, context } = await browser.open(report("lacking", run));
-  assert.deepEqual(await page.locator(".wire.mark-warning text").allTextContents(), ["⚠ NV18"]);
+  assert.deepEqual(await page.locator(".wire.mark-error text").allTextContents(), ["⚠ NV18"]);
   await context.close();
 });
 

@@ -32,6 +32,11 @@ use std::sync::OnceLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+#[cfg(not(test))]
+use peerlane_derive::JsonSchema;
+#[cfg(test)]
+use schemars::JsonSchema;
+
 use args::{Cli, Color};
 use console::say;
 use peerlane::input_file::Refused;

@@ -198,7 +198,7 @@ impl Drop for Fresh {
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     match place(path)? {
-        Place::Stream => OpenOptions::new().append(true).open(path)?.write_all(content),
+        Place::Stream => system::open_stream(path)?.write_all(content),
         Place::File(permissions) => {
             let fresh = Fresh::beside(path)?;
             if let Some(permissions) = permissions {

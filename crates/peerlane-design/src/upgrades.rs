@@ -4,7 +4,7 @@
 //! access, NVLink bricks that lie idle. What parts cannot do ([`crate::what_if`]) is not proposed; where a switch
 //! lacks lanes for it, a larger switch is part of the change.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::what_if::{Edit, WhatIfError, apply, bricks_of, bricks_used, part_of, pcie_above, switch_for};

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to do with the part that a finding names. The worst comes first.

@@ -1,6 +1,6 @@
 //! What a rule, a gate or a comparison of machines reports: one difference, how much it matters and how certain it is.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::matrix::Unit;

@@ -11,7 +11,7 @@ pub use against::{Change, NodesComparison, compare};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::check::nodes::{end, findings, same_pairs, transport as transport_name, unexplained};

@@ -8,10 +8,10 @@ use std::fmt;
 use peerlane_machine::fabric::{Interconnect, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Direction, Engine, Quantity};
+use peerlane_machine::schema::JsonSchema;
 use peerlane_machine::units::Bytes;
 use peerlane_model::comparison::Comparison;
 use peerlane_read::catalogue::{Floors, JoinedBy, ThresholdList, threshold_lists};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Smaller transfers are about latency.

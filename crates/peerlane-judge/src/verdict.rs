@@ -2,7 +2,7 @@
 //!
 //! Every output asks here, so that no two of them can disagree about one fault.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::{Certainty, Finding, FindingKind, Severity};

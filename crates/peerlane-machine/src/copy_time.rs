@@ -11,7 +11,7 @@
 //! SPAA 1995, t₀ is L + 2o and r∞ is 1 ÷ G). The model predicts such curves (`model::Model::copy_time`), the simulated
 //! machine answers by them, and [`crate::fit`] finds them in measured sweeps.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate, Seconds};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a counter counts.

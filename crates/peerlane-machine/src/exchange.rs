@@ -1,6 +1,6 @@
 //! How GPUs that compute something together exchange what lies at the boundaries of their parts.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How what is at the boundary of a GPU's part gets to its neighbours.

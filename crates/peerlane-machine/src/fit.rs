@@ -6,10 +6,11 @@
 //! curve can follow a program that changes its protocol with the size; where it does, the fit lists the sizes at which it is
 //! not reliable.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_time::{CopyTime, Startup};
+use crate::matrix::Unit;
 use crate::units::{Bytes, Rate, Seconds};
 
 /// The least sizes that a fit rests on: two more than would leave nothing to compare.
@@ -55,6 +56,14 @@ pub enum FitError {
 }
 
 impl Fit {
+    /// From messages and what was measured of each, rates or times in a unit; `None` where there are too few, or no rate follows.
+    pub fn of_values(unit: Unit, values: impl Iterator<Item = (Bytes, f64)>) -> Option<Self> {
+        let values: Vec<(Bytes, f64)> = values.collect();
+        let rates: Option<Vec<_>> = values.iter().map(|(size, value)| Some((*size, unit.rate(*value)?))).collect();
+        let times = || values.iter().map(|(size, value)| Some((*size, unit.time(*value)?))).collect::<Option<Vec<_>>>();
+        rates.map_or_else(|| Fit::of_times(&times()?).ok(), |rates| Fit::of_rates(&rates).ok())
+    }
+
     /// From messages and the times that they took, in any order; a size may stand more than once.
     pub fn of_times(times: &[(Bytes, Seconds)]) -> Result<Self, FitError> {
         let mut points: Vec<(Bytes, f64)> = times.iter().map(|(size, time)| (*size, time.seconds())).collect();

@@ -22,6 +22,7 @@ pub mod names;
 pub mod one_line;
 pub mod origin;
 pub mod random;
+pub mod schema;
 pub mod spin_glass;
 pub mod stats;
 pub mod subject;

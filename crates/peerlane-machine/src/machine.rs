@@ -12,7 +12,7 @@ pub use nccl_rings::NcclRings;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
@@ -105,6 +105,7 @@ impl Statement {
             title: self.text.clone(),
             ..Matrix::default()
         }
+        .typed_by_title()
     }
 }
 

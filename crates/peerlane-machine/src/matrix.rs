@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Rate, Seconds};
@@ -83,6 +83,33 @@ pub enum Operation {
     Write,
     /// The destination pulls.
     Read,
+}
+
+/// What kind of host memory a transfer uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostMemory {
+    /// Page-locked, so that a GPU reaches it directly.
+    #[default]
+    Pinned,
+    /// Ordinary memory, which the driver copies through its own buffers.
+    Pageable,
+    /// Managed, moved by page faults as a kernel touches it.
+    ManagedFaults,
+    /// Managed, moved by a prefetch.
+    ManagedPrefetch,
+}
+
+/// Which transfers run at once, where it is not each alone or against its opposite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// From one device, or host memory, to all.
+    OneToAll,
+    /// From all to one.
+    AllToOne,
+    /// From all to all.
+    AllToAll,
 }
 
 /// The unit a matrix is given in.
@@ -175,9 +202,41 @@ pub struct Matrix {
     pub values: Vec<Vec<Option<f64>>>,
     /// Title the source gives it.
     pub title: String,
+    /// The kind of host memory, where the host is an end and it is stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<HostMemory>,
+    /// Which transfers ran at once; `None` where each ran alone or against its opposite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<Pattern>,
 }
 
 impl Matrix {
+    /// The same with the memory and pattern that its title names, as tools and older files state them.
+    #[must_use]
+    pub fn typed_by_title(self) -> Matrix {
+        let title = self.title.to_lowercase();
+        let memory = match () {
+            () if title.contains("pageable") => Some(HostMemory::Pageable),
+            () if title.contains("managed, prefetched") => Some(HostMemory::ManagedPrefetch),
+            () if title.contains("managed") => Some(HostMemory::ManagedFaults),
+            () => None,
+        };
+        let pattern = match (title.contains("_to_all"), title.contains("all_to_")) {
+            (true, true) => Some(Pattern::AllToAll),
+            (true, false) => Some(Pattern::OneToAll),
+            (false, true) => Some(Pattern::AllToOne),
+            (false, false) => None,
+        };
+        Matrix { memory: self.memory.or(memory), pattern: self.pattern.or(pattern), ..self }
+    }
+
+    /// Whether each number is of one transfer alone, or against its opposite, which the GPU moves by itself. It is not where many
+    /// transfers run at once, of which a matrix does not say how they are counted, and for pageable and managed memory, which wait for
+    /// the CPU.
+    pub fn is_of_pairs(&self) -> bool {
+        self.pattern.is_none() && self.memory.is_none_or(|memory| memory == HostMemory::Pinned)
+    }
+
     /// The cell at row `i`, column `j`.
     pub fn value(&self, i: usize, j: usize) -> Option<f64> {
         self.values.get(i)?.get(j).copied().flatten()

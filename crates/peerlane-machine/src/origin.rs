@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::one_line::escaped;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// Where a statement comes from: a source, the tool that printed it, and the lines it stands on.

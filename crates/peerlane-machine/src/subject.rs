@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a finding or a contradiction is about. Its printed form is for people, and what sites write in waivers; code uses

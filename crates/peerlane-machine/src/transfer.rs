@@ -2,26 +2,12 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::matrix::HostMemory;
 use crate::matrix::{Engine, Operation};
 use crate::names::is_host;
-
-/// What kind of host memory a transfer uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HostMemory {
-    /// Page-locked, so that a GPU reaches it directly.
-    #[default]
-    Pinned,
-    /// Ordinary memory, which the driver copies through its own buffers.
-    Pageable,
-    /// Managed, moved by page faults as a kernel touches it.
-    ManagedFaults,
-    /// Managed, moved by a prefetch.
-    ManagedPrefetch,
-}
 
 /// The path of a transfer between GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

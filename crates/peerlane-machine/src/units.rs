@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A number of bytes.

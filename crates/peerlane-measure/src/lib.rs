@@ -2,6 +2,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests open files and start programs of their own"))]
 
+pub mod kinds;
 pub mod measure;
 pub mod nodes;
 pub mod plan;

@@ -18,7 +18,7 @@ pub use record::{Cell, Event, MAX_NODES_BYTES, NodesRun, SCHEMA, looks_like_node
 pub use schedule::{LongerRounds, NodePlan, NodePlanError, Wanted};
 pub use suspects::{Compared, Direction, Place, Suspect, suspects, usual};
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::{Failure, Verdict};

@@ -11,12 +11,11 @@ mod limits;
 mod machine;
 mod matrices;
 mod missing;
-mod place;
 mod sets;
 #[cfg(test)]
 mod testing;
-mod words;
 
+pub use crate::kinds::NO_GPU_MEMORY;
 pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
 pub(crate) use file::list;
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
@@ -26,11 +25,10 @@ pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
 pub use missing::Missing;
 pub(crate) use missing::is_settled;
 pub use sets::{TransferSet, sets};
-pub use words::ends;
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Step, Test, Work};
@@ -41,9 +39,10 @@ use peerlane_machine::one_line::{lines, lines_if_any};
 use peerlane_machine::transfer::Registration;
 use peerlane_machine::units::{Bytes, Seconds};
 
-/// How the reason begins with which a NIC's step has no value since the adapter takes no GPU memory, neither as a dmabuf nor by
-/// nvidia-peermem: the NIC and the reasons follow.
-pub const NO_GPU_MEMORY: &str = "no GPU memory";
+/// What a step or cell does, by its ends.
+pub fn ends(work: &Work) -> String {
+    work.kind().words()
+}
 
 /// Names the format of [`Run`].
 pub const SCHEMA: &str = "peerlane/run/1";
@@ -83,6 +82,12 @@ pub enum FlagKind {
 }
 
 impl FlagKind {
+    /// Whether a step with it needs no value: no machine could give one, or what arrived was wrong, which measuring again would
+    /// not change.
+    pub(crate) fn settles(self) -> bool {
+        matches!(self, Self::NotApplicable | Self::Corrupt)
+    }
+
     /// Whether a cell with it has no usable value.
     pub fn voids(self) -> bool {
         matches!(self, Self::Corrupt | Self::Implausible | Self::NotApplicable | Self::Failed | Self::Hung)

@@ -10,16 +10,15 @@
 mod counters;
 mod effects;
 mod fault;
-mod rates;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use effects::Effects;
 
+use crate::kinds::{Task, Truth};
 use crate::measure::{Executor, Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState, Reading};
@@ -33,7 +32,6 @@ use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_model::collectives::Variables;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
-use work::{Site, Task};
 
 /// How many times a sample's deviation transfers that contend for a memory deviate by where theirs lies: differences of
 /// up to 10 % between allocations were measured on four H200. Always towards less: some placements are worse than what
@@ -186,7 +184,7 @@ impl<'a> SimulatedMachine<'a> {
             Fault::Cold { gpu, factor, samples } if takes_part(gpu) => Some((*factor, *samples)),
             _ => None,
         });
-        let hangs = faults.iter().any(|f| matches!(f, Fault::Hang { pair } if fault::crosses(&step.work, pair)));
+        let hangs = faults.iter().any(|f| matches!(f, Fault::Hang { pair } if crosses(&step.work, pair)));
         Prepared {
             cold: cold.collect(),
             hangs,
@@ -201,11 +199,11 @@ impl<'a> SimulatedMachine<'a> {
 
     /// Corruption changes one word in the middle of each message.
     fn verdict(&self, step: &Step, size: Bytes) -> Verdict {
-        if matches!(step.work, Work::Loads { .. } | Work::Signals { .. }) {
+        if !step.work.kind().has_content() {
             return Verdict::Intact;
         }
         let planted = self.settings.faults.iter().find_map(|fault| match fault {
-            Fault::Corrupt { pair } if fault::crosses(&step.work, pair) => Some(pair),
+            Fault::Corrupt { pair } if crosses(&step.work, pair) => Some(pair),
             _ => None,
         });
         let words = size.0.div_ceil(4).max(1);
@@ -220,6 +218,11 @@ fn contends(transfers: &[Transfer]) -> bool {
     let mut seen = BTreeSet::new();
     let mut again = |outgoing: bool, name: &str| !seen.insert((outgoing, name.to_owned()));
     transfers.iter().any(|t| again(true, &t.source) || again(false, &t.destination))
+}
+
+/// Whether some data of a work goes directly across a pair.
+fn crosses(work: &Work, pair: &[String; 2]) -> bool {
+    work.kind().paths().iter().any(|path| path.joins(pair))
 }
 
 impl Prepared {
@@ -253,7 +256,8 @@ impl Executor for SimulatedMachine<'_> {
         }
         let model = Model::new(&self.truth, self.parts);
         let nccl = self.nccl.as_ref().map(|(variables, _)| variables);
-        let tasks = Site { model: &model, faults: &self.settings.faults, method, nccl }.tasks(steps)?;
+        let truth = Truth { model: &model, faults: &self.settings.faults, sample_time: method.sample_time, nccl };
+        let tasks = truth.tasks(steps).map_err(|why| Failure::new(FlagKind::NotApplicable, why))?;
         let prepared = steps.iter().zip(tasks).map(|(step, task)| self.make_ready(step, task, allocation, steps.len()));
         self.prepared = prepared.collect();
         for (prepared, step) in self.prepared.iter_mut().zip(steps) {

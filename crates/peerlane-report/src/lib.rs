@@ -15,3 +15,8 @@ mod samples;
 
 pub use item::Item;
 pub use report::Report;
+
+#[cfg(not(test))]
+use peerlane_derive::JsonSchema;
+#[cfg(test)]
+use schemars::JsonSchema;

@@ -12,7 +12,8 @@
 //! [`open`] takes what the program calls TARGET, and the result answers as the program's commands do:
 //!
 //! ```
-//! use peerlane::check::{Settings, Verdict};
+//! use peerlane::check::Settings;
+//! use peerlane::verdict::Verdict;
 //!
 //! let node = peerlane::open(["slow-node"])?;
 //! let check = node.check(&Settings::default());
@@ -63,6 +64,6 @@ pub use peerlane_machine::{
     bfs, copy_time, counter, curve, date, exchange, fabric, fact, fault, fit, gap, halo, machine, matrix, names,
     one_line, origin, random, spin_glass, stats, subject, transfer, units,
 };
-pub use peerlane_measure::{measure, nodes, plan, run, simulated_machine};
+pub use peerlane_measure::{kinds, measure, nodes, plan, run, simulated_machine};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
 pub use peerlane_read::{assemble, catalogue, evidence, input_file, knowledge};

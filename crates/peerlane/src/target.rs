@@ -281,6 +281,7 @@ impl Joined {
             Source::Inference(found) => self.inferred.push((*found, target.to_owned())),
             Source::Text(found) if found.evidence.is_empty() => self.add_nothing(target, &found),
             Source::Text(found) => {
+                self.add_few(target, found.unread.iter().cloned(), "files could not be read");
                 // a file of a folder that yields nothing although its format is known
                 let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
                 self.problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
@@ -311,11 +312,18 @@ impl Joined {
         Ok(())
     }
 
-    fn add_nothing(&mut self, target: &str, found: &Found) {
-        self.problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
-        if found.warnings.len() > FEW {
-            self.problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
+    /// The first few of some problems, and how many more there are of what they are.
+    fn add_few(&mut self, target: &str, all: impl ExactSizeIterator<Item = String>, what: &str) {
+        let more = all.len().saturating_sub(FEW);
+        self.problems.extend(all.take(FEW));
+        if more > 0 {
+            self.problems.push(format!("{target}: {more} more {what}"));
         }
+    }
+
+    fn add_nothing(&mut self, target: &str, found: &Found) {
+        self.add_few(target, found.unread.iter().cloned(), "files could not be read");
+        self.add_few(target, found.warnings.iter().map(ToString::to_string), "warnings");
         let doubts: Vec<String> = found.coverage.iter().filter_map(nothing_of).collect();
         if doubts.is_empty() {
             self.problems.push(format!("{target}: nothing recognised"));

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::JsonSchema;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::input_file;
 use peerlane::one_line::shown;
 use peerlane_gpu::search;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::GatherArgs;

@@ -101,5 +101,6 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
     }
     // a result that cannot be written is still shown
     args.judgement.html.as_ref().map_or(Ok(()), |file| write_html(file, fleet_page(&fleet)))?;
-    Ok(Outcome { findings: reports.iter().any(|report| report.reaches(line)), incomplete: !problems.is_empty() })
+    let incomplete = !problems.is_empty() || fleet.machines.iter().any(|member| member.incomplete);
+    Ok(Outcome { findings: reports.iter().any(|report| report.reaches(line)), incomplete })
 }

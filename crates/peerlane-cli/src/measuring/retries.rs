@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerlane::exchange::Exchange;
 use peerlane::measure::{Failure, void};
 use peerlane::plan::{Plan, Step, Work};
 use peerlane::run::{Cell, FlagKind};
-use peerlane::transfer::{Transfer, Via};
+use peerlane::transfer::Via;
 
 /// Limit of restarted workers, after which the run is given up.
 const MOST_RESTARTS: usize = 16;
@@ -246,43 +245,23 @@ fn back((from, to, via): &Path) -> Path {
     (to.clone(), from.clone(), *via)
 }
 
-/// The paths of a step's data. Those of a collective are unknown, unless it has only two participants.
+/// The paths of a step's data. Those of work among several GPUs are not known, unless only two take part, without the host.
 fn paths(work: &Work) -> Vec<Path> {
-    let path = |from: &str, to: &str| (from.to_owned(), to.to_owned(), Via::Direct);
-    let of = |t: &Transfer| (t.source.clone(), t.destination.clone(), t.via);
-    match work {
-        Work::Transfers(transfers) => transfers.iter().map(of).collect(),
-        Work::Loads { gpu, memory } => vec![path(memory, gpu)],
-        Work::Signals { a, b } => vec![path(a, b), path(b, a)],
-        Work::SmallCopies(transfer) => vec![of(transfer)],
-        Work::Collective { gpus, .. } => match gpus.as_slice() {
-            [a, b] => vec![path(a, b), path(b, a)],
-            _ => Vec::new(),
-        },
-        Work::Halo(halo) => match halo.gpus.as_slice() {
-            [a, b] if halo.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
-            _ => Vec::new(),
-        },
-        Work::SpinGlass(lattice) => match lattice.gpus.as_slice() {
-            [a, b] if lattice.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
-            _ => Vec::new(),
-        },
-        Work::Bfs(search) => match search.gpus.as_slice() {
-            [a, b] if search.exchange != Exchange::Staged => vec![path(a, b), path(b, a)],
-            _ => Vec::new(),
-        },
-        Work::Rdma(rdma) => {
-            let (from, to) = rdma.ends();
-            vec![(from.to_owned(), to.to_owned(), rdma.via)]
-        }
-        Work::HostMemory { .. } => Vec::new(),
+    let kind = work.kind();
+    let mut paths = kind.paths();
+    if kind.ends().is_none() {
+        let is_of_two = work.gpus().len() == 2;
+        paths.retain(|path| is_of_two && path.via == Via::Direct);
     }
+    paths.dedup();
+    paths.into_iter().map(|path| (path.from.to_owned(), path.to.to_owned(), path.via)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use peerlane::plan::{Method, Size, Test};
+    use peerlane::transfer::Transfer;
     use peerlane::units::Bytes;
 
     fn step(source: &str, destination: &str) -> Step {

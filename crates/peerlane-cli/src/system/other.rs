@@ -48,6 +48,11 @@ pub(crate) fn symlink(_target: &Path, _path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "links of a Linux machine cannot be written here; write an archive"))
 }
 
+/// Opens a pipe or device to write to it.
+pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).open(path)
+}
+
 /// Makes names in a folder durable.
 pub(crate) fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())

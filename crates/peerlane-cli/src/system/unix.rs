@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use rustix::io::Errno;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -66,6 +66,17 @@ pub(crate) fn read_start(file: &File, into: &mut [u8]) -> io::Result<usize> {
 /// Makes a symbolic link.
 pub(crate) fn symlink(target: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, path)
+}
+
+/// Opens a pipe or device to write to it. A pipe that nobody reads is refused: a wait for a reader has no end.
+pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().append(true).custom_flags(nonblocking).open(path).map_err(|error| {
+        let is_unread = error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
+        if is_unread { io::Error::other("it is a pipe that no program reads") } else { error }
+    })?;
+    fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
+    Ok(file)
 }
 
 /// Makes names in a folder durable.

@@ -164,14 +164,33 @@ fn what_is_no_file_in_a_folder_is_reported_and_not_opened() {
             let message = refused(&[command, &folder]);
             assert!(message.contains(is), "{command} {name}: {message}");
         }
-        // what else is there is used
+        // what else is there is used, and what could not be read is said and makes the work incomplete
         fs::write(Path::new(&folder).join("topo.txt"), TOPO).unwrap();
-        let output = bounded(&["check", &folder, "-v"]);
-        let text = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(status(&output) < 2 && text.contains(is.trim()), "{name}: {text}{}", err(&output));
+        let output = bounded(&["check", &folder]);
+        let said = err(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(status(&output) == 2 && said.contains(is.trim()), "{name}: {said}");
+        assert!(stdout(&output).contains("no fault in the topology"), "{name}: {}", stdout(&output));
     }
     let manifest = folder_with("manifest", |path| symlink("/dev/zero", path).unwrap());
     assert!(refused(&["fleet", &manifest]).contains("leads out"));
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_not_written_to() {
+    let pipe = path("doors", "unread-pipe");
+    let _ = fs::remove_file(&pipe);
+    fifo(&pipe);
+    let pipe = pipe.to_str().unwrap();
+    for args in
+        [["check", "slow-node", "--html", pipe], ["tune", "dgx-1v", "-o", pipe], ["gate", "h200x4-vm", "-o", pipe]]
+    {
+        let output = bounded(&args);
+        assert!(
+            status(&output) == 2 && err(&output).contains("a pipe that no program reads"),
+            "{args:?}: {}",
+            err(&output)
+        );
+    }
 }
 
 #[test]

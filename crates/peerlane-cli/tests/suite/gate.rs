@@ -221,11 +221,18 @@ fn the_state_survives_kills_and_two_at_once() {
     assert!(judged >= 1, "{}", err(&two[0]));
     assert_eq!(found["failures"].as_u64().unwrap(), last + judged);
     assert!(two.iter().all(|output| status(output) == 1 || line(output).contains("another gate is running")));
-    // anything else is started anew, with a note
-    for text in ["{\"schema\": \"peerlane/gate-state/9\"}", "", "nonsense"] {
+    // a state that is damaged or of another version is started anew, with a note
+    for text in ["{\"schema\": \"peerlane/gate-state/9\"}", "", "{\"schema\": \"peerlane/gate-state/1\""] {
         fs::write(&state, text).unwrap();
         let output = peerlane(&["gate", "h200x4-vm", "--state", &state, "-v"]);
         assert!(status(&output) == 0 && err(&output).contains("started anew"), "{text}: {}", err(&output));
+    }
+    // anything else is somebody's work
+    for text in ["nonsense", "{\"schema\": \"peerlane/run/1\"}"] {
+        fs::write(&state, text).unwrap();
+        let output = peerlane(&["gate", "h200x4-vm", "--state", &state, "-v"]);
+        assert!(status(&output) == 2 && err(&output).contains("is not replaced"), "{text}: {}", err(&output));
+        assert_eq!(fs::read_to_string(&state).unwrap(), text);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use peerlane::verdict::Gate;
 use serde_json::{Value, json};
 
 use crate::common::{err, file, json as document, path, peerlane, status, stdout};
@@ -148,6 +149,36 @@ fn a_trouble_that_nothing_explains_is_said_and_fails_where_asked() {
     }
 }
 
+/// What NVML reported of a machine with four GPUs, without access to some of them.
+fn without_access(name: &str, why: &str, gpus: &[u32]) -> String {
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-runs/default.json");
+    let run: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+    let mut texts = run["machine"]["evidence"].as_array().unwrap().iter().filter_map(|e| e["text"].as_str());
+    let text = texts.rfind(|text| text.contains("peerlane/nvml/1")).unwrap();
+    let mut nvml: Value = serde_json::from_str(text).unwrap();
+    for gpu in nvml["gpus"].as_array_mut().unwrap().iter_mut().filter(|gpu| gpus.iter().any(|i| gpu["index"] == *i)) {
+        *gpu = json!({ "index": gpu["index"] });
+    }
+    nvml["absent"] = json!([{ "field": "handle", "error": why, "gpus": gpus }]);
+    // the document begins with its schema
+    let schema = nvml.as_object_mut().unwrap().remove("schema").unwrap();
+    file("verdict", &format!("{name}.json"), nvml.to_string().replacen('{', &format!("{{\"schema\":{schema},"), 1))
+}
+
+#[test]
+fn a_gpu_without_access_is_no_healthy_gpu() {
+    let gate = |text: &str| {
+        let opened = peerlane::open([text]).unwrap();
+        peerlane::gate::judge_case(opened.the_only("the gate").unwrap()).outcome
+    };
+    let one_lost = without_access("lost", "GPU is lost", &[1]);
+    hold(&one_lost, &FAULT, true);
+    assert_eq!(gate(&one_lost), Gate::Isolate);
+    let none_answers = without_access("999", "Unknown Error", &[0, 1, 2, 3]);
+    hold(&none_answers, &UNEXPLAINED, true);
+    assert_eq!(gate(&none_answers), Gate::Hold);
+}
+
 /// A number from 0 to `below`, the same in every run of the tests.
 fn chosen(seed: &mut u64, below: usize) -> usize {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -178,6 +209,17 @@ fn what_is_gone_is_never_healthy() {
         });
         hold(&without_values, &NOT_JUDGED, false);
     }
+    let given_up = edited("given-up", &record, |run| {
+        let cells = run["cells"].as_array_mut().unwrap();
+        let first = cells.len() * 4 / 10;
+        for cell in cells.iter_mut().skip(first) {
+            let cell = cell.as_object_mut().unwrap();
+            ["value", "low", "high", "samples"].into_iter().for_each(|field| drop(cell.remove(field)));
+            let flag = json!({ "kind": "failed", "detail": "the measuring process was killed twice" });
+            cell.insert("flags".to_owned(), json!([flag]));
+        }
+    });
+    hold(&given_up, &UNEXPLAINED, false);
     for gpu in ["GPU0", "GPU3"] {
         let without_a_gpu = edited(&format!("without-{gpu}"), &record, |run| {
             run["cells"].as_array_mut().unwrap().retain(|cell| !cell["work"].to_string().contains(gpu));

@@ -1,6 +1,6 @@
 //! A cluster in a few lines, for lists.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::{Cluster, Network};

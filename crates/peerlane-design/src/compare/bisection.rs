@@ -3,7 +3,7 @@
 //! Defined in `docs/compare.md`. GPUs that can change places without any rate changing are counted and not distinguished, so
 //! that twenty GPUs below four switches have a few hundred splits and not 92,378.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::together::{Figure, solved};

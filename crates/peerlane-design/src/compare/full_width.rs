@@ -1,6 +1,6 @@
 //! What a design would be if its GPUs used the lanes that are there for them.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::{pairs, together};

@@ -1,6 +1,6 @@
 //! PCIe lanes: how many the GPUs use, of how many that slots and CPUs offer.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::what_if::pcie_above;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::fabric::{NodeId, NodeKind};
@@ -116,12 +116,6 @@ fn sources(machine: &Machine) -> Vec<Source<'_>> {
     all
 }
 
-/// Tests of many transfers at once, and of memory that waits for the CPU, are no pairs.
-fn is_of_pairs(matrix: &Matrix) -> bool {
-    let title = matrix.title.to_lowercase();
-    !["_to_all", "all_to_", "pageable", "managed"].iter().any(|word| title.contains(word))
-}
-
 /// The numbers of each source that are wanted, by the nodes of their row and column.
 fn cells<'s>(
     machine: &'s Machine,
@@ -134,7 +128,7 @@ fn cells<'s>(
             && m.direction == Some(direction)
             && m.engine.is_none_or(|by| by == engine)
             && matches!(m.op, None | Some(Operation::Write))
-            && is_of_pairs(m)
+            && m.is_of_pairs()
     };
     sources(machine).into_iter().filter(move |s| fits(&s.low)).map(move |source| {
         let node = |name: &String| machine.fabric.find(name);

@@ -1,6 +1,6 @@
 //! GPUs' own memories: how large, what the data sheet states, and how much of that a copy within one reaches.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::measured::{MeasuredAlone, MeasuredValue};

@@ -17,7 +17,7 @@ mod ring;
 mod tests;
 mod together;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 pub use bisection::Bisection;

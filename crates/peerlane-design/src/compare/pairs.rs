@@ -1,6 +1,6 @@
 //! One transfer at a time: between two GPUs, one way and both ways, and with host memory; and which pairs go directly.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::together::{Figure, solved, with_host};

@@ -1,6 +1,6 @@
 //! The rings in which an all-reduce goes fastest, and how fast.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::together::{Figure, solved};

@@ -1,6 +1,6 @@
 //! Many transfers at once: all to all, all to one, and every GPU with host memory.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::measured::MeasuredValue;

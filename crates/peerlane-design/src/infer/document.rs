@@ -1,6 +1,6 @@
 //! An inference as JSON: `peerlane/inference/2`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::flows::FlowKind;

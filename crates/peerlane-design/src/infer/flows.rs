@@ -1,6 +1,6 @@
 //! The flows of a machine whose sharing is inferred, and the step that runs some of them at once.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::fabric::NodeKind;

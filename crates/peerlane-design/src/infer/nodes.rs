@@ -8,7 +8,7 @@ mod uplinks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::stats::Median;

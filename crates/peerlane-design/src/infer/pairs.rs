@@ -1,7 +1,7 @@
 //! What a matrix of lone pairs shows: which GPUs are alike by their rates, and which cells are not as their neighbours.
 //! What pairs share it cannot tell, since no two of them ran at once.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::document::Unidentifiable;

@@ -25,7 +25,7 @@ fn sorted(gpus: &[usize]) -> Vec<usize> {
 mod tests;
 mod workload;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 pub use across::{MOST_ACROSS, place_across};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_model::flows::Pair;

@@ -1,6 +1,6 @@
 //! Times that are estimates: why, and how far they are from playing every step.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 /// Why a time is an estimate, and its error.

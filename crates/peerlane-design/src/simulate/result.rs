@@ -1,7 +1,7 @@
 //! The result of a simulation: a time for each size, what it was spent on, and which resource would help most if it were
 //! faster. One JSON document, `peerlane/simulation/2`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::estimate::Estimate;

@@ -1,7 +1,7 @@
 //! How a workload scales: the same cluster with more and more of its nodes taking part. One JSON document,
 //! `peerlane/scaling/1`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::SimulateError;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 /// What stays the same while nodes are added.

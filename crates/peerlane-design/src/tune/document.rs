@@ -1,6 +1,6 @@
 //! What `tune --json` writes.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::transfer::Collective;

@@ -487,32 +487,16 @@ impl ibv_access_flags {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ibv_access_flags(pub c_uint);
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_mw_bind_info {
-    pub mr: *mut ibv_mr,
-    pub addr: u64,
-    pub length: u64,
-    pub mw_access_flags: c_uint,
+    pub _bindgen_opaque_blob: [u64; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_mw_bind_info"][::std::mem::size_of::<ibv_mw_bind_info>() - 32usize];
     ["Alignment of ibv_mw_bind_info"][::std::mem::align_of::<ibv_mw_bind_info>() - 8usize];
-    ["Offset of field: ibv_mw_bind_info::mr"][::std::mem::offset_of!(ibv_mw_bind_info, mr) - 0usize];
-    ["Offset of field: ibv_mw_bind_info::addr"][::std::mem::offset_of!(ibv_mw_bind_info, addr) - 8usize];
-    ["Offset of field: ibv_mw_bind_info::length"][::std::mem::offset_of!(ibv_mw_bind_info, length) - 16usize];
-    ["Offset of field: ibv_mw_bind_info::mw_access_flags"]
-        [::std::mem::offset_of!(ibv_mw_bind_info, mw_access_flags) - 24usize];
 };
-impl Default for ibv_mw_bind_info {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_pd {
@@ -571,33 +555,16 @@ impl Default for ibv_mr {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct ibv_mw_type(pub c_uint);
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_mw {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub rkey: u32,
-    pub handle: u32,
-    pub type_: ibv_mw_type,
+    pub _bindgen_opaque_blob: [u64; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_mw"][::std::mem::size_of::<ibv_mw>() - 32usize];
     ["Alignment of ibv_mw"][::std::mem::align_of::<ibv_mw>() - 8usize];
-    ["Offset of field: ibv_mw::context"][::std::mem::offset_of!(ibv_mw, context) - 0usize];
-    ["Offset of field: ibv_mw::pd"][::std::mem::offset_of!(ibv_mw, pd) - 8usize];
-    ["Offset of field: ibv_mw::rkey"][::std::mem::offset_of!(ibv_mw, rkey) - 16usize];
-    ["Offset of field: ibv_mw::handle"][::std::mem::offset_of!(ibv_mw, handle) - 20usize];
-    ["Offset of field: ibv_mw::type_"][::std::mem::offset_of!(ibv_mw, type_) - 24usize];
 };
-impl Default for ibv_mw {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_global_route {
@@ -659,12 +626,6 @@ impl Default for ibv_ah_attr {
         }
     }
 }
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_wq_type(pub c_uint);
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct ibv_wq_state(pub c_uint);
 impl ibv_qp_type {
     pub const IBV_QPT_RC: ibv_qp_type = ibv_qp_type(2);
 }
@@ -1154,111 +1115,38 @@ impl Default for ibv_recv_wr {
     }
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_mw_bind {
-    pub wr_id: u64,
-    pub send_flags: c_uint,
-    pub bind_info: ibv_mw_bind_info,
+    pub _bindgen_opaque_blob: [u64; 6usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_mw_bind"][::std::mem::size_of::<ibv_mw_bind>() - 48usize];
     ["Alignment of ibv_mw_bind"][::std::mem::align_of::<ibv_mw_bind>() - 8usize];
-    ["Offset of field: ibv_mw_bind::wr_id"][::std::mem::offset_of!(ibv_mw_bind, wr_id) - 0usize];
-    ["Offset of field: ibv_mw_bind::send_flags"][::std::mem::offset_of!(ibv_mw_bind, send_flags) - 8usize];
-    ["Offset of field: ibv_mw_bind::bind_info"][::std::mem::offset_of!(ibv_mw_bind, bind_info) - 16usize];
 };
-impl Default for ibv_mw_bind {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_srq {
-    pub context: *mut ibv_context,
-    pub srq_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub handle: u32,
-    pub mutex: pthread_mutex_t,
-    pub cond: pthread_cond_t,
-    pub events_completed: u32,
+    pub _bindgen_opaque_blob: [u64; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_srq"][::std::mem::size_of::<ibv_srq>() - 128usize];
     ["Alignment of ibv_srq"][::std::mem::align_of::<ibv_srq>() - 8usize];
-    ["Offset of field: ibv_srq::context"][::std::mem::offset_of!(ibv_srq, context) - 0usize];
-    ["Offset of field: ibv_srq::srq_context"][::std::mem::offset_of!(ibv_srq, srq_context) - 8usize];
-    ["Offset of field: ibv_srq::pd"][::std::mem::offset_of!(ibv_srq, pd) - 16usize];
-    ["Offset of field: ibv_srq::handle"][::std::mem::offset_of!(ibv_srq, handle) - 24usize];
-    ["Offset of field: ibv_srq::mutex"][::std::mem::offset_of!(ibv_srq, mutex) - 32usize];
-    ["Offset of field: ibv_srq::cond"][::std::mem::offset_of!(ibv_srq, cond) - 72usize];
-    ["Offset of field: ibv_srq::events_completed"][::std::mem::offset_of!(ibv_srq, events_completed) - 120usize];
 };
-impl Default for ibv_srq {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct ibv_wq {
-    pub context: *mut ibv_context,
-    pub wq_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub cq: *mut ibv_cq,
-    pub wq_num: u32,
-    pub handle: u32,
-    pub state: ibv_wq_state,
-    pub wq_type: ibv_wq_type,
-    pub post_recv: ::std::option::Option<
-        unsafe extern "C" fn(
-            current: *mut ibv_wq,
-            recv_wr: *mut ibv_recv_wr,
-            bad_recv_wr: *mut *mut ibv_recv_wr,
-        ) -> c_int,
-    >,
-    pub mutex: pthread_mutex_t,
-    pub cond: pthread_cond_t,
-    pub events_completed: u32,
-    pub comp_mask: u32,
+    pub _bindgen_opaque_blob: [u64; 19usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_wq"][::std::mem::size_of::<ibv_wq>() - 152usize];
     ["Alignment of ibv_wq"][::std::mem::align_of::<ibv_wq>() - 8usize];
-    ["Offset of field: ibv_wq::context"][::std::mem::offset_of!(ibv_wq, context) - 0usize];
-    ["Offset of field: ibv_wq::wq_context"][::std::mem::offset_of!(ibv_wq, wq_context) - 8usize];
-    ["Offset of field: ibv_wq::pd"][::std::mem::offset_of!(ibv_wq, pd) - 16usize];
-    ["Offset of field: ibv_wq::cq"][::std::mem::offset_of!(ibv_wq, cq) - 24usize];
-    ["Offset of field: ibv_wq::wq_num"][::std::mem::offset_of!(ibv_wq, wq_num) - 32usize];
-    ["Offset of field: ibv_wq::handle"][::std::mem::offset_of!(ibv_wq, handle) - 36usize];
-    ["Offset of field: ibv_wq::state"][::std::mem::offset_of!(ibv_wq, state) - 40usize];
-    ["Offset of field: ibv_wq::wq_type"][::std::mem::offset_of!(ibv_wq, wq_type) - 44usize];
-    ["Offset of field: ibv_wq::post_recv"][::std::mem::offset_of!(ibv_wq, post_recv) - 48usize];
-    ["Offset of field: ibv_wq::mutex"][::std::mem::offset_of!(ibv_wq, mutex) - 56usize];
-    ["Offset of field: ibv_wq::cond"][::std::mem::offset_of!(ibv_wq, cond) - 96usize];
-    ["Offset of field: ibv_wq::events_completed"][::std::mem::offset_of!(ibv_wq, events_completed) - 144usize];
-    ["Offset of field: ibv_wq::comp_mask"][::std::mem::offset_of!(ibv_wq, comp_mask) - 148usize];
 };
-impl Default for ibv_wq {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_qp {
@@ -1304,29 +1192,16 @@ impl Default for ibv_qp {
     }
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_comp_channel {
-    pub context: *mut ibv_context,
-    pub fd: c_int,
-    pub refcnt: c_int,
+    pub _bindgen_opaque_blob: [u64; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_comp_channel"][::std::mem::size_of::<ibv_comp_channel>() - 16usize];
     ["Alignment of ibv_comp_channel"][::std::mem::align_of::<ibv_comp_channel>() - 8usize];
-    ["Offset of field: ibv_comp_channel::context"][::std::mem::offset_of!(ibv_comp_channel, context) - 0usize];
-    ["Offset of field: ibv_comp_channel::fd"][::std::mem::offset_of!(ibv_comp_channel, fd) - 8usize];
-    ["Offset of field: ibv_comp_channel::refcnt"][::std::mem::offset_of!(ibv_comp_channel, refcnt) - 12usize];
 };
-impl Default for ibv_comp_channel {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_cq {
@@ -1366,29 +1241,16 @@ impl Default for ibv_cq {
     }
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+#[repr(align(8))]
+#[derive(Debug, Default, Copy, Clone, PartialEq, Eq)]
 pub struct ibv_ah {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub handle: u32,
+    pub _bindgen_opaque_blob: [u64; 3usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of ibv_ah"][::std::mem::size_of::<ibv_ah>() - 24usize];
     ["Alignment of ibv_ah"][::std::mem::align_of::<ibv_ah>() - 8usize];
-    ["Offset of field: ibv_ah::context"][::std::mem::offset_of!(ibv_ah, context) - 0usize];
-    ["Offset of field: ibv_ah::pd"][::std::mem::offset_of!(ibv_ah, pd) - 8usize];
-    ["Offset of field: ibv_ah::handle"][::std::mem::offset_of!(ibv_ah, handle) - 16usize];
 };
-impl Default for ibv_ah {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct _ibv_device_ops {

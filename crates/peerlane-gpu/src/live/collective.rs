@@ -69,7 +69,7 @@ impl Collectives {
         size: Size,
     ) -> Result<(Self, Bytes), Problem> {
         let ranks = communicators.ranks.all;
-        let wanted = usize::try_from(super::most(size).0 / 4).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(size.most().0 / 4).unwrap_or(usize::MAX);
         // as nccl-tests: what is gathered, scattered or exchanged is divided evenly among the ranks
         let part = (wanted / ranks).max(1);
         let (count, held) = match operation {

@@ -110,11 +110,8 @@ impl Copies {
             sample_time: method.sample_time.seconds(),
         };
         let free = wanted.iter().all(|(_, size)| matches!(size, Size::UpTo(_)));
-        let most = wanted
-            .iter()
-            .map(|(_, size)| usize::try_from(super::most(*size).0).unwrap_or(usize::MAX))
-            .max()
-            .unwrap_or(0);
+        let most =
+            wanted.iter().map(|(_, size)| usize::try_from(size.most().0).unwrap_or(usize::MAX)).max().unwrap_or(0);
         let all: Vec<&Transfer> = wanted.iter().flat_map(|(transfers, _)| *transfers).collect();
         let most = if free { machine.fitting(&all, most)? } else { most };
         for (i, transfer) in all.iter().enumerate() {

@@ -42,7 +42,7 @@ impl Pageable {
     ) -> Result<(Self, Bytes), Problem> {
         let gpu = machine.gpu(transfer.driver())?;
         let to_host = is_host(&transfer.destination);
-        let size = super::most(size);
+        let size = size.most();
         let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
         let mut memory =
             Mapping::new(bytes.next_multiple_of(8), None).map_err(|e| Problem::Failed(format!("host memory: {e}")))?;
@@ -141,7 +141,7 @@ impl Managed {
             return Err(Problem::NotApplicable(format!("{} has no managed memory that moves by itself", gpu.name)));
         }
         let (free, _) = gpu.context.memory()?;
-        let size = Bytes(super::most(size).0.min(Self::MOST).min(free / 4));
+        let size = Bytes(size.most().0.min(Self::MOST).min(free / 4));
         let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
         let memory = ManagedBuffer::new(&gpu.context, bytes)?;
         let stream = gpu.stream()?;

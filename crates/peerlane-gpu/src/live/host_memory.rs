@@ -54,7 +54,7 @@ impl HostStream {
             host::cpus(node).ok_or_else(|| Problem::NotApplicable("no CPU of that node may be used".to_owned()))?;
         let cpus = host::spread(&host::one_a_core(&cpus), MOST_THREADS);
         let most = host::available(node).map_or(u64::MAX, |free| free / 2 / ARRAYS);
-        let size = super::most(size).0.min(most) / cpus.len() as u64 / PAGE * PAGE;
+        let size = size.most().0.min(most) / cpus.len() as u64 / PAGE * PAGE;
         if size == 0 {
             return Err(Problem::NotApplicable("too little memory is free to measure it".to_owned()));
         }

@@ -46,7 +46,7 @@ impl Loads {
         size: Size,
     ) -> Result<(Self, Bytes), Problem> {
         let gpu = machine.gpu(gpu)?;
-        let bytes = super::most(size).max(Bytes(1 << 16));
+        let bytes = size.most().max(Bytes(1 << 16));
         let ring = machine.buffer(memory, 0, 0, usize::try_from(bytes.0).unwrap_or(usize::MAX))?;
         let owner = machine.gpu_or(memory, &gpu)?;
         if !Rc::ptr_eq(&owner, &gpu) {
@@ -220,7 +220,7 @@ impl SmallCopies {
                 ));
             }
         };
-        let size = super::most(size);
+        let size = size.most();
         let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
         let local = usize::from(transfer.source == transfer.destination);
         let source = machine.buffer(&transfer.source, 0, allocation, bytes)?;

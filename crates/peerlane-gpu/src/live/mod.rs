@@ -29,7 +29,7 @@ use peerlane_machine::matrix::{Engine, Quantity};
 use peerlane_machine::transfer::{HostMemory, Transfer, Via};
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_measure::measure::{Executor, Failure, Sample, Verdict};
-use peerlane_measure::plan::{Method, Size, Step, Work};
+use peerlane_measure::plan::{Method, Step, Work};
 use peerlane_measure::run::{Conditions, FlagKind, GpuState, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -218,7 +218,7 @@ impl Live {
                 )));
             }
             Work::HostMemory { node, kernel } => {
-                machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
+                machine.make_room_on_host(node, host_memory::ARRAYS * size.most().0);
                 single(host_memory::HostStream::prepare(node, *kernel, size, method)?)
             }
         })
@@ -300,11 +300,4 @@ fn single<P: Prepared + 'static>((prepared, size): (P, Bytes)) -> (Box<dyn Prepa
 /// Whether a transfer blocks the thread that asks for it, so that no gate can hold it.
 fn holds_up_the_cpu(transfer: &Transfer) -> bool {
     transfer.memory != HostMemory::Pinned && transfer.engine != Engine::Nic && transfer.via == Via::Direct
-}
-
-/// The size, or the most that it may be.
-fn most(size: Size) -> Bytes {
-    match size {
-        Size::Exactly(bytes) | Size::UpTo(bytes) => bytes,
-    }
 }

@@ -1,6 +1,6 @@
 //! What figures are of, and scores by that.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::percentile;

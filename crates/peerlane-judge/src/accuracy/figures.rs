@@ -8,7 +8,7 @@ use super::percentile;
 use peerlane_design::case::Case;
 use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity};
+use peerlane_machine::matrix::{Direction, Engine, HostMemory, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::units::{Bytes, Rate};
 use peerlane_measure::run::{TransferSet, sets};
@@ -47,8 +47,7 @@ pub(super) fn figures(case: &Case, comparison: &Comparison) -> Vec<Figure> {
 /// weighs as much as one number in a sentence.
 fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
     let matrix = series.matrix();
-    let title = matrix.title.to_lowercase();
-    if ["pageable", "managed"].iter().any(|word| title.contains(word)) {
+    if matrix.memory.is_some_and(|memory| memory != HostMemory::Pinned) {
         return Vec::new();
     }
     let model = comparison.model();

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 pub use baseline::Baseline;

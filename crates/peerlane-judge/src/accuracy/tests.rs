@@ -21,14 +21,11 @@ fn with(values: [[Option<f64>; 2]; 2]) -> Machine {
         quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
         p2p: Some(true),
-        op: None,
-        engine: None,
         unit: Unit::GigabytesPerSecond,
-        size: None,
         rows: gpus(),
         cols: gpus(),
         values: values.map(|row| row.to_vec()).to_vec(),
-        title: String::new(),
+        ..Matrix::default()
     };
     let origin = machine.matrices[0].origin.clone();
     machine.matrices = vec![SourcedMatrix {

@@ -95,11 +95,10 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
 
 /// Whether a matrix is of large copies of pinned memory alone.
 fn is_of_large_copies(matrix: &Matrix) -> bool {
-    let title = matrix.title.to_lowercase();
     matrix.engine != Some(Engine::Sm)
         && matrix.direction != Some(Direction::BidirectionalShare)
         && matrix.size.is_none_or(|size| size >= LARGE)
-        && !["pageable", "managed", "_to_all", "all_to_", "one_to_all", "_to_one"].iter().any(|w| title.contains(w))
+        && matrix.is_of_pairs()
 }
 
 /// The narrower links whose payload rate this is: fewer lanes of a generation no newer.

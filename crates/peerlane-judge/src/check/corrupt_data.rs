@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::curve::Curve;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule::new("corrupt-data", Many(run)).and_nodes(nodes::failures::corrupt);
+pub(super) const RULE: Rule = Rule::new("corrupt-data", Many(run)).never_usual().and_nodes(nodes::failures::corrupt);
 
 /// What to do until it is fixed, and where the cause may be.
 fn fix(between: &str, more: &str) -> String {

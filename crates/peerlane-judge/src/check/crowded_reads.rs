@@ -1,7 +1,7 @@
 //! GPUs that all read at once far below their separate rates.
 
 use super::prelude::*;
-use peerlane_read::evidence::{ALL_READERS, ONE_READER};
+use peerlane_machine::matrix::{Operation, Pattern};
 
 pub(super) const RULE: Rule = Rule::new("crowded-reads", One(run));
 
@@ -12,10 +12,13 @@ const COLLAPSED: f64 = 0.25;
 
 fn run(view: &View) -> Option<Raised> {
     let sum = |measured: &SourcedMatrix| measured.matrix.values.iter().flatten().flatten().sum::<f64>();
-    let titled = |title: &'static str| view.bandwidths().map(|(_, o)| o).filter(move |o| o.matrix.title == title);
-    let both = titled(ALL_READERS).filter_map(|all| {
+    let reads = |pattern| {
+        let is = move |of: &Matrix| of.pattern == Some(pattern) && of.op != Some(Operation::Write);
+        view.bandwidths().map(|(_, o)| o).filter(move |o| is(&o.matrix))
+    };
+    let both = reads(Pattern::AllToAll).filter_map(|all| {
         let same = |one: &&SourcedMatrix| one.origin.source == all.origin.source && one.matrix.cols == all.matrix.cols;
-        let one = titled(ONE_READER).find(same)?;
+        let one = reads(Pattern::AllToOne).find(same)?;
         Some((sum(all) / sum(one), all, one))
     });
     let (share, all, one) = lowest(both.filter(|(share, ..)| *share < COLLAPSED), |(share, ..)| *share)?;
@@ -48,14 +51,14 @@ mod tests {
     fn a_tenth_is_a_collapse_and_shared_uplinks_are_none() {
         let with = |together: f64| {
             let mut machine = switched(4);
-            let of = |title: &str, rate: f64| {
+            let of = |pattern: Pattern, rate: f64| {
                 let mut measured = uniform(4, rate, &[]);
                 measured.matrix.rows = vec!["others".to_owned()];
                 measured.matrix.values.truncate(1);
-                measured.matrix.title = title.to_owned();
+                measured.matrix.pattern = Some(pattern);
                 measured
             };
-            machine.matrices = vec![of(ONE_READER, 54.0), of(ALL_READERS, together)];
+            machine.matrices = vec![of(Pattern::AllToOne, 54.0), of(Pattern::AllToAll, together)];
             findings(&machine, run)
         };
         let found = with(6.0);

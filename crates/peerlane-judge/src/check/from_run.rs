@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::view::View;
-use peerlane_machine::names::{is_host, natural};
+use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
-use peerlane_machine::transfer::{Transfer, Via};
+use peerlane_machine::transfer::Via;
+use peerlane_measure::kinds::Path;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell, FlagKind};
 
@@ -14,17 +15,14 @@ const FEWEST_PAIRS: usize = 3;
 
 /// The pairs of GPUs that communicate directly in a step, each in its natural order.
 pub(super) fn direct_pairs(work: &Work) -> Vec<(String, String)> {
-    let of = |t: &Transfer| {
-        let direct = t.via == Via::Direct && t.source != t.destination;
-        (direct && !is_host(&t.source) && !is_host(&t.destination)).then(|| ordered(&t.source, &t.destination))
+    let kind = work.kind();
+    let gpus = work.gpus();
+    let direct = |path: &Path| {
+        let is_pair = path.from != path.to && [path.from, path.to].iter().all(|end| gpus.contains(end));
+        kind.ends().is_some() && path.via == Via::Direct && is_pair
     };
-    let mut pairs: Vec<(String, String)> = match work {
-        Work::Transfers(transfers) => transfers.iter().filter_map(of).collect(),
-        Work::SmallCopies(transfer) => of(transfer).into_iter().collect(),
-        Work::Loads { gpu, memory } if gpu != memory && !is_host(memory) => vec![ordered(gpu, memory)],
-        Work::Signals { a, b } => vec![ordered(a, b)],
-        _ => Vec::new(),
-    };
+    let paths = kind.paths().into_iter().filter(direct);
+    let mut pairs: Vec<(String, String)> = paths.map(|path| ordered(path.from, path.to)).collect();
     pairs.sort();
     pairs.dedup();
     pairs
@@ -88,6 +86,7 @@ pub(super) fn subjects(pairs: &[(String, String)]) -> Vec<Subject> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane_machine::transfer::Transfer;
 
     #[test]
     fn several_pairs_of_one_gpu_are_that_gpu() {

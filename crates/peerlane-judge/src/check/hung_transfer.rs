@@ -4,8 +4,9 @@ use super::from_run::{Tally, tally};
 use super::prelude::*;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule =
-    Rule::new("hung-transfer", One(run)).explains("p2p-slower-than-staged asymmetric-cell uneven-path-class");
+pub(super) const RULE: Rule = Rule::new("hung-transfer", One(run))
+    .never_usual()
+    .explains("p2p-slower-than-staged asymmetric-cell uneven-path-class");
 
 fn run(view: &View) -> Option<Raised> {
     let Tally { pairs, cells, subjects, detail } = tally(view, FlagKind::Hung)?;

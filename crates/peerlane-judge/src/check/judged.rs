@@ -1,7 +1,7 @@
 //! What was judged of a machine, what is missing, and what to run where nothing known could have shown a fault.
 
 use super::view::cells;
-use super::{Context, Settings, View, bfs_slow, collective_slow, halo_slow, nic_gpu_slow, nic_slow, spin_glass_slow};
+use super::{Context, Settings, View, application_slow, collective_slow, nic_gpu_slow, nic_slow};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -59,9 +59,7 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
-    add(halo_slow::is_comparable(view), "halo exchange");
-    add(spin_glass_slow::is_comparable(view), "spin glass");
-    add(bfs_slow::is_comparable(view), "breadth-first search");
+    application_slow::comparable(view).for_each(|name| add(true, name));
     add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
     let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
     if rates || collectives || !has_rates {

@@ -5,6 +5,7 @@ use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
 pub(super) const RULE: Rule = Rule::new("lost-gpu", Many(run))
+    .never_usual()
     .explains("hung-transfer p2p-slower-than-staged asymmetric-cell uneven-path-class slow-path contended-slow");
 
 /// Steps that must have failed, and none succeeded after the first.

@@ -4,14 +4,13 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! does not report what is unknown.
 
-mod bfs_slow;
+mod application_slow;
 mod causes;
 mod confirm;
 mod culprit;
 mod from_run;
 mod gids;
 mod gpu_setting;
-mod halo_slow;
 mod judged;
 mod nccl;
 mod nic_failed;
@@ -22,12 +21,10 @@ mod no_peer_access;
 pub(crate) mod nodes;
 mod one_link;
 mod outlier;
-mod prediction;
 mod prelude;
 pub(crate) mod raised;
 mod rule;
 mod settings;
-mod spin_glass_slow;
 mod view;
 mod words;
 mod worse_than_before;
@@ -46,6 +43,7 @@ mod crosses_sockets;
 mod crowded_reads;
 mod errors_under_load;
 mod fabric_not_ready;
+mod failed_step;
 mod first_row_warm_up;
 mod gpu_device_apart;
 mod gpu_memory_slow;
@@ -95,7 +93,7 @@ mod unsupported_peer_access;
 #[cfg(test)]
 mod testing;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use std::cell::OnceCell;
@@ -161,6 +159,7 @@ static RULES: &[Rule] = &[
     hung_transfer::RULE,
     corrupt_data::RULE,
     nic_failed::RULE,
+    failed_step::RULE,
     fabric_not_ready::RULE,
     contradictory_evidence::RULE,
     nvlink_lanes_down::RULE,
@@ -194,9 +193,9 @@ static RULES: &[Rule] = &[
     hidden_pcie::RULE,
     small_packets::RULE,
     contended_slow::RULE,
-    spin_glass_slow::RULE,
-    halo_slow::RULE,
-    bfs_slow::RULE,
+    application_slow::LATTICE,
+    application_slow::HALO,
+    application_slow::SEARCH,
     nic_slow::RULE,
     nic_gpu_refused::RULE,
     nic_gpu_slow::RULE,
@@ -286,11 +285,18 @@ pub struct Waived {
     pub finding: Finding,
 }
 
+/// Whether what a rule reports is a fault on however many machines of a kind.
+pub(crate) fn is_never_usual(rule: &str) -> bool {
+    RULES.iter().any(|of| of.id == rule && of.is_never_usual())
+}
+
 /// [`check`] with a site's thresholds, less what it waives.
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
     let mut raised = messages::follow(causes::fold(RULES.iter().flat_map(|rule| rule.machine(&view)).collect()));
-    raised.extend(unexplained_value::beyond(&view, &raised));
+    for rule in RULES {
+        raised.extend(rule.left(&view, &raised));
+    }
     raised.iter_mut().for_each(|one| one.weigh(settings.severity));
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };

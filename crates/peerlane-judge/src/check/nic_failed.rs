@@ -8,7 +8,7 @@ use peerlane_machine::transfer::Rdma;
 use peerlane_measure::plan::Work;
 use peerlane_measure::run::{Cell as Measured, FlagKind};
 
-pub(super) const RULE: Rule = Rule::new("nic-failed", Many(run));
+pub(super) const RULE: Rule = Rule::new("nic-failed", Many(run)).never_usual();
 
 /// What can happen, the worst first.
 const KINDS: [FlagKind; 3] = [FlagKind::Corrupt, FlagKind::Hung, FlagKind::Failed];

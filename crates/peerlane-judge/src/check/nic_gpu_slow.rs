@@ -1,7 +1,7 @@
 //! RDMA with GPU memory that is slower than the path gives, and GPU memory that a NIC reaches faster by way of host memory.
 
 use super::culprit::blame;
-use super::nic_slow::{Compared, compared, finding, limit, slow_by_loopback};
+use super::nic_slow::{Compared, compared, finding, limit, slow_by_loopback, subjects};
 use super::nodes;
 use super::prelude::*;
 
@@ -115,15 +115,9 @@ fn of_device(view: &View, id: NodeId, slow: &[&Compared]) -> Option<Raised> {
 
 /// Pairs that no one device explains.
 fn of_pairs(view: &View, slow: &[&Compared]) -> Option<Raised> {
-    let pairs = subjects(view, slow);
-    let ends: Vec<(String, String)> =
-        pairs.iter().filter_map(Subject::ends).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
-    let summary = format!(
-        "RDMA between {} ({}) reaches {} of what the paths should give",
-        words::pairs(&ends),
-        ways(slow),
-        reach(slow)
-    );
+    let (pairs, between) = subjects(view, slow);
+    let summary =
+        format!("RDMA between {} ({}) reaches {} of what the paths should give", between, ways(slow), reach(slow));
     let raised = finding(view, &RULE, (Fault, Possible), slow, summary)?;
     Some(
         raised
@@ -135,17 +129,6 @@ fn of_pairs(view: &View, slow: &[&Compared]) -> Option<Raised> {
             .confirm(confirm::pairs("nic-gpu", &pairs))
             .about(pairs),
     )
-}
-
-/// The pairs of rates, each once.
-fn subjects(view: &View, of: &[&Compared]) -> Vec<Subject> {
-    let mut pairs: Vec<Subject> = Vec::new();
-    for subject in of.iter().map(|one| view.subject(&one.matrix.matrix, &one.cell)) {
-        if !pairs.iter().any(|known| known.is(&subject)) {
-            pairs.push(subject);
-        }
-    }
-    pairs
 }
 
 /// Direct rates below staged ones of the same data, none of which is slower than it should be.
@@ -163,9 +146,7 @@ fn staged_is_faster(view: &View, all: &[Vec<Compared>]) -> Option<Raised> {
         .collect();
     let (worst, staged) = lowest(slower.iter().copied(), |(one, staged)| gb(one) / staged)?;
     let of: Vec<&Compared> = slower.iter().map(|(one, _)| *one).collect();
-    let pairs = subjects(view, &of);
-    let ends: Vec<(String, String)> =
-        pairs.iter().filter_map(Subject::ends).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+    let (pairs, between) = subjects(view, &of);
     let class =
         worst.cell.nodes().and_then(|(a, b)| view.class(a, b)).map_or(String::new(), |class| format!(" ({class})"));
     let is_gpu = |end: End| matches!(end, End::Node(id) if view.fabric().node(id).kind == NodeKind::Gpu);
@@ -182,7 +163,7 @@ fn staged_is_faster(view: &View, all: &[Vec<Compared>]) -> Option<Raised> {
         RULE.raise(Design, if share < LITTLE { Warning } else { Info }, Certain)
             .summary(format!(
                 "RDMA between {} is slower directly than through host memory: {} of its rate at worst",
-                words::pairs(&ends),
+                between,
                 percent(share)
             ))
             .expected(format!("{} {staged:.2} GB/s, as staged", view.arrow(&worst.matrix.matrix, &worst.cell)))

@@ -102,6 +102,19 @@ pub(super) fn compared<'a>(view: &View, measured: &'a SourcedMatrix, series: &'a
     all
 }
 
+/// The pairs of rates, each once, and the same in words.
+pub(super) fn subjects(view: &View, of: &[&Compared]) -> (Vec<Subject>, String) {
+    let mut pairs: Vec<Subject> = Vec::new();
+    for subject in of.iter().map(|one| view.subject(&one.matrix.matrix, &one.cell)) {
+        if !pairs.iter().any(|known| known.is(&subject)) {
+            pairs.push(subject);
+        }
+    }
+    let ends = pairs.iter().filter_map(Subject::ends).map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let between = words::pairs(&ends.collect::<Vec<_>>());
+    (pairs, between)
+}
+
 /// What a finding has in common.
 pub(super) fn finding(
     view: &View,
@@ -179,18 +192,11 @@ fn beyond(view: &View, slow: &[&Compared], id: NodeId, role: Role, sound: bool) 
 
 /// Paths from NIC to NIC that no NIC explains.
 fn between(view: &View, slow: &[&Compared], all: bool) -> Option<Raised> {
-    let mut pairs: Vec<Subject> = Vec::new();
-    for subject in slow.iter().map(|one| view.subject(&one.matrix.matrix, &one.cell)) {
-        if !pairs.iter().any(|known| known.is(&subject)) {
-            pairs.push(subject);
-        }
-    }
+    let (pairs, between) = subjects(view, slow);
     let worst = lowest(slow.iter().copied(), |one| one.share())?;
-    let ends: Vec<(String, String)> =
-        pairs.iter().filter_map(Subject::ends).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
     let summary = format!(
         "Rates between {} reach {} of what the NICs' lines carry: the network between them",
-        words::pairs(&ends),
+        between,
         percent(worst.share())
     );
     // where all are slow, the network may be meant so

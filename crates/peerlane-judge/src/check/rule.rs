@@ -23,9 +23,13 @@ pub(crate) struct Rule {
     pub(crate) id: &'static str,
     /// Whether its faults are of no one machine, or as often the job's as the machine's.
     is_watched: bool,
+    /// Whether what it reports is a fault on however many machines of a kind.
+    is_never_usual: bool,
     /// Rules whose findings its faults explain, where they are about the same parts, with a space between names.
     explains: &'static str,
     look: Look,
+    /// How a rule that looks at a machine looks at what the findings of others leave over.
+    left: Option<LookAtLeft>,
     /// How a rule that looks at machines or fleets looks at nodes.
     nodes: Option<LookAtNodes>,
 }
@@ -33,12 +37,17 @@ pub(crate) struct Rule {
 /// How a rule looks at nodes that measured each other.
 type LookAtNodes = fn(&nodes::View) -> Vec<Raised>;
 
+/// How a rule looks at a machine on which others found this.
+type LookAtLeft = fn(&View, &[Raised]) -> Vec<Raised>;
+
 /// How a rule looks.
 pub(super) enum Look {
     /// At a machine, for one finding at most.
     One(fn(&View) -> Option<Raised>),
     /// At a machine, for any number of findings.
     Many(fn(&View) -> Vec<Raised>),
+    /// At a machine, for what the findings of other rules leave over.
+    Left(LookAtLeft),
     /// At nodes that measured each other.
     Nodes(LookAtNodes),
     /// At records of many machines, by what is usual among them ([`crate::fleet`]).
@@ -48,7 +57,7 @@ pub(super) enum Look {
 impl Rule {
     /// A rule that explains nothing, and whose faults take the part that they name out of service.
     pub(super) const fn new(id: &'static str, look: Look) -> Self {
-        Rule { id, is_watched: false, explains: "", look, nodes: None }
+        Rule { id, is_watched: false, is_never_usual: false, explains: "", look, left: None, nodes: None }
     }
 
     /// With faults that are only watched: no one machine is to blame, or as often the job is.
@@ -56,9 +65,19 @@ impl Rule {
         Rule { is_watched: true, ..self }
     }
 
+    /// With faults that are no property of a kind, however many of its machines have them: what corrupts data, hangs or fails.
+    pub(super) const fn never_usual(self) -> Self {
+        Rule { is_never_usual: true, ..self }
+    }
+
     /// With the rules whose findings it explains, with a space between names.
     pub(super) const fn explains(self, rules: &'static str) -> Self {
         Rule { explains: rules, ..self }
+    }
+
+    /// Looks at what the findings of others leave over, too.
+    pub(super) const fn and_left(self, look: LookAtLeft) -> Self {
+        Rule { left: Some(look), ..self }
     }
 
     /// Looks at nodes, too.
@@ -69,7 +88,7 @@ impl Rule {
     /// Whether it looks at these.
     pub(super) fn is_of(&self, scope: Scope) -> bool {
         match scope {
-            Scope::Machine => matches!(self.look, Look::One(_) | Look::Many(_)),
+            Scope::Machine => matches!(self.look, Look::One(_) | Look::Many(_) | Look::Left(_)),
             Scope::Nodes => self.nodes.is_some() || matches!(self.look, Look::Nodes(_)),
             Scope::Fleet => matches!(self.look, Look::Fleet),
         }
@@ -80,14 +99,25 @@ impl Rule {
         match self.look {
             Look::One(look) => look(view).into_iter().collect(),
             Look::Many(look) => look(view),
-            Look::Nodes(_) | Look::Fleet => Vec::new(),
+            Look::Left(_) | Look::Nodes(_) | Look::Fleet => Vec::new(),
         }
+    }
+
+    /// What it finds on a machine where others found this.
+    pub(super) fn left(&self, view: &View, known: &[Raised]) -> Vec<Raised> {
+        let look = if let Look::Left(look) = self.look { Some(look) } else { self.left };
+        look.map_or_else(Vec::new, |look| look(view, known))
     }
 
     /// What it finds between nodes.
     pub(super) fn nodes(&self, view: &nodes::View) -> Vec<Raised> {
         let look = if let Look::Nodes(look) = self.look { Some(look) } else { self.nodes };
         look.map_or_else(Vec::new, |look| look(view))
+    }
+
+    /// Whether what it reports is a fault on however many machines of a kind.
+    pub(super) fn is_never_usual(&self) -> bool {
+        self.is_never_usual
     }
 
     /// Whether it names causes of what others find.

@@ -97,7 +97,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> SourcedMatrix {
             rows: names.clone(),
             cols: names,
             values: rows.iter().map(|r| r.iter().map(value).collect()).collect(),
-            title: String::new(),
+            ..Matrix::default()
         },
         origin: origin("p2pBandwidthLatencyTest"),
         also: Vec::new(),

@@ -5,7 +5,7 @@ use super::prelude::*;
 use peerlane_model::assumptions::Unexplained;
 use peerlane_model::comparison::{Measurement, Series, Standing};
 
-pub(super) const RULE: Rule = Rule::new("unexplained-value", Many(run));
+pub(super) const RULE: Rule = Rule::new("unexplained-value", Many(run)).and_left(beyond);
 
 fn run(view: &View) -> Vec<Raised> {
     let Some(fit) = &view.fit else { return Vec::new() };
@@ -54,7 +54,7 @@ struct Worse<'c> {
 }
 
 /// Values of which an expectation exists, that are worse than their interval allows, and that no finding at their ends explains.
-pub(super) fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
+fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
     let mut worse: Vec<Worse> = Vec::new();
     for series in view.comparison.series().iter().filter(|series| series.is_predicted()) {
         let matrix = series.matrix();

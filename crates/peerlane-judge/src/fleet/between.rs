@@ -147,6 +147,7 @@ impl Node {
                 uuids: Vec::new(),
                 facts: 0,
                 numbers,
+                lacks: run.missing().is_some(),
                 captured: None,
                 between: Some(about.clone()),
             }

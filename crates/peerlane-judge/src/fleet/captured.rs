@@ -72,6 +72,7 @@ impl Node {
             uuids: uuids(capture.texts.iter().map(|(_, text)| *text)),
             facts: outlines.finish(),
             numbers: Vec::new(),
+            lacks: false,
             captured: Some(reported(machine)),
             between: None,
         }

@@ -1,10 +1,11 @@
 //! What many records say about many machines, as a document.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::action::Action;
 use crate::finding::Finding;
+use crate::verdict::Verdict;
 use peerlane_machine::matrix::Unit;
 
 /// Names the format of [`Fleet`].
@@ -93,6 +94,10 @@ pub struct Member {
     pub first: Option<String>,
     /// When the last began.
     pub last: Option<String>,
+    /// What its newest record and its outliers amount to.
+    pub verdict: Verdict,
+    /// Whether steps of the plan of its newest record have no value.
+    pub incomplete: bool,
     /// The worst action of its outliers; none for a machine without any.
     pub action: Option<Action>,
     /// For each of `tests` its worst value over the kind's median, above 1 where it is better.

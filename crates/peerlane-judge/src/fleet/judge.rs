@@ -13,8 +13,9 @@ use super::rules::{Again, Look, Seen, look};
 use super::usual::{FEWEST, Limits, Usual};
 use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
-use crate::check::{Settings, WORSE_THAN_BEFORE};
+use crate::check::{Settings, WORSE_THAN_BEFORE, is_never_usual};
 use crate::finding::Finding;
+use crate::verdict::Verdict;
 use peerlane_machine::date::utc;
 use peerlane_machine::subject::{self, Subject};
 
@@ -105,6 +106,7 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
         };
         for (machine, own) in group.iter().zip(of_kind.members) {
             fleet.waived += own.seen.waived;
+            let own_verdict = own.seen.verdict;
             let (columns, shared) = ((&columns, &known), of_kind.shared.as_slice());
             let (mut found, waived) = outliers(machine, own.suspects, own.seen, shared, columns, settings);
             fleet.waived += waived;
@@ -113,6 +115,11 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
             let (of_driver, waived) = outliers(machine, of_driver, Seen::default(), &[], columns, settings);
             fleet.waived += waived;
             found.extend(of_driver);
+            let is_judged = own_verdict.map_or(usual.is_some() || is_of_nodes, |own| own != Verdict::NotJudged);
+            let incomplete = machine.newest.lacks;
+            // faults that the kind shares are held against none; a limit remains one
+            let limit = own_verdict.filter(|own| *own == Verdict::Limited).unwrap_or(Verdict::Healthy);
+            let verdict = Verdict::of(found.iter().map(|outlier| &outlier.finding), is_judged, !incomplete).max(limit);
             let scores = scores(machine, usual.as_ref(), columns.0, &known);
             let member = Member {
                 name: machine.name.clone(),
@@ -120,6 +127,8 @@ pub fn judge(records: &Records, mut unread: Vec<Unread>) -> Fleet {
                 records: machine.records.len() - machine.baseline,
                 first: time(machine.records.iter().skip(machine.baseline).map(|node| node.began).min()),
                 last: time(machine.records.iter().map(|node| node.began).max()),
+                verdict,
+                incomplete,
                 action: found.iter().map(|outlier| outlier.action).min(),
                 scores,
             };
@@ -154,6 +163,8 @@ fn join(known: &mut Member, more: Member) {
     known.first = known.first.take().into_iter().chain(more.first).min();
     known.last = known.last.take().into_iter().chain(more.last).max();
     known.action = known.action.into_iter().chain(more.action).min();
+    known.verdict = known.verdict.max(more.verdict);
+    known.incomplete |= more.incomplete;
     for (slot, score) in known.scores.iter_mut().zip(more.scores) {
         *slot = slot.or(score);
     }
@@ -305,8 +316,10 @@ fn ruled(
     let looks = members.iter().zip(suspects).map(|(machine, suspects)| {
         let limits = Limits::of(settings, usize::MAX);
         let typical = || usual.is_some_and(|usual| usual.is_typical(machine, known, limits));
-        let alike =
-            suspects.is_empty() && settings.waive.is_empty() && (machine.newest.captured.is_some() || typical());
+        let alike = suspects.is_empty()
+            && !machine.newest.lacks
+            && settings.waive.is_empty()
+            && (machine.newest.captured.is_some() || typical());
         Look {
             name: &machine.name,
             node: machine.newest,
@@ -342,7 +355,7 @@ fn shared(seen: &[Seen], machines: usize) -> Vec<Shared> {
     let mut by_rule: BTreeMap<&str, (&Finding, usize)> = BTreeMap::new();
     for one in seen {
         let mut own: BTreeMap<&str, &Finding> = BTreeMap::new();
-        for finding in &one.faults {
+        for finding in one.faults.iter().filter(|finding| !is_never_usual(&finding.rule)) {
             own.entry(&finding.rule).or_insert(finding);
         }
         own.into_iter().for_each(|(rule, finding)| by_rule.entry(rule).or_insert((finding, 0)).1 += 1);

@@ -73,6 +73,8 @@ pub struct Node {
     pub(super) facts: u64,
     /// By key.
     pub(super) numbers: Vec<Number>,
+    /// Whether steps of its plan have no value that they should have.
+    pub(super) lacks: bool,
     /// What it reported, where it is no record of a run but of what `peerlane gather` saved.
     pub(super) captured: Option<Vec<Fact>>,
     /// The record between nodes that it took part in, where it is that.
@@ -183,6 +185,7 @@ impl Node {
             uuids: uuids(excerpt.evidence.iter().map(|(_, text)| text.as_ref())),
             facts: facts::of(excerpt),
             numbers,
+            lacks: excerpt.lacks(),
             captured: None,
             between: None,
         }
@@ -277,25 +280,21 @@ fn numbers(all: &[Read], described: &Described, dictionary: &Dictionary) -> Opti
 fn key(read: &Read, work: &Work, class: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (read.test, work, read.quantity, read.unit.name(), class).hash(&mut hasher);
-    if read.test == Family::Sizes || matches!(work, Work::Collective { .. }) {
+    if read.test == Family::Sizes || work.kind().is_swept() {
         read.size.hash(&mut hasher);
     }
     hasher.finish()
 }
 
 fn what(read: &Read, work: &Work, class: String) -> What {
-    let all = match work {
-        Work::Transfers(all) => all.as_slice(),
-        Work::SmallCopies(one) => std::slice::from_ref(one),
-        _ => &[],
-    };
+    let (all, kind) = (work.transfers(), work.kind());
     let gpus: Vec<String> = work.gpus().into_iter().map(str::to_owned).collect();
     let small = read.size.0 < LARGE;
     // these are as fast as the CPU runs the driver and this program
     let by_cpu = read.quantity == Quantity::EnqueueLatency
-        || matches!(work, Work::SmallCopies(_) | Work::HostMemory { .. })
+        || kind.is_by_cpu()
         || matches!(read.test, Family::Pageable | Family::Managed)
-        || (small && (read.test == Family::Sizes || matches!(work, Work::Collective { .. })));
+        || (small && (read.test == Family::Sizes || kind.is_swept()));
     let method = match work {
         Work::Rdma(rdma) if rdma.via != Via::Direct => "staged".to_owned(),
         _ => method(all),
@@ -350,15 +349,7 @@ fn method(all: &[Transfer]) -> String {
 /// The path class of a transfer, with the number of NVLinks left out, so that a machine that lost one is compared with the
 /// others.
 fn class(work: &Work, classes: &Classes) -> String {
-    let ends = match work {
-        Work::Transfers(all) => all.first().map(|t| (t.source.as_str(), t.destination.as_str())),
-        Work::SmallCopies(t) => Some((t.source.as_str(), t.destination.as_str())),
-        Work::Loads { gpu, memory } => Some((memory.as_str(), gpu.as_str())),
-        Work::Signals { a, b } => Some((a.as_str(), b.as_str())),
-        Work::Rdma(rdma) => Some(rdma.ends()),
-        Work::Collective { .. } | Work::HostMemory { .. } | Work::Halo(_) | Work::SpinGlass(_) | Work::Bfs(_) => None,
-    };
-    let between = ends.map(|(a, b)| if a == b { "own memory".to_owned() } else { classes.between(a, b) });
+    let between = work.kind().ends().map(|(a, b)| if a == b { "own memory".to_owned() } else { classes.between(a, b) });
     match between {
         Some(class) if class.starts_with("NV") => "NVLink".to_owned(),
         Some(class) => class,

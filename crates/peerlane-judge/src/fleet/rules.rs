@@ -7,8 +7,9 @@ use std::thread;
 
 use super::captured::{Fact, reported};
 use super::{Keyed, Node};
-use crate::check::{Context, Settings, check_with};
+use crate::check::{Context, Settings, check_with, verdict};
 use crate::finding::Finding;
+use crate::verdict::Verdict;
 use peerlane_design::case::Case;
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
@@ -33,6 +34,8 @@ pub(super) struct Look<'a> {
 pub(super) struct Seen {
     /// Faults from warnings on, the worst first.
     pub(super) faults: Vec<Finding>,
+    /// The verdict on it alone, where the rules looked.
+    pub(super) verdict: Option<Verdict>,
     /// How many the site waives.
     pub(super) waived: usize,
     /// What the machine reports of its parts.
@@ -72,9 +75,11 @@ fn one(mut case: Case, machine: &Look, settings: &Settings) -> Seen {
     let facts = reported(&case.machine).into();
     let model = Model::new(&case.machine, Parts::embedded());
     let comparison = Comparison::of(&model);
-    let checked = check_with(&Context::of(&case, &comparison), settings);
+    let context = Context::of(&case, &comparison);
+    let checked = check_with(&context, settings);
     Seen {
         facts,
+        verdict: Some(verdict(&context, &checked.findings)),
         waived: checked.waived.iter().filter(|w| w.finding.is_trouble()).count(),
         faults: checked.findings.into_iter().filter(Finding::is_trouble).collect(),
         expected: machine.wanted.iter().filter_map(|value| Some((*value, expected(&comparison, *value)?))).collect(),

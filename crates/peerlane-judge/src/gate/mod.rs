@@ -14,7 +14,7 @@ pub use examine::{Examined, Observed, Prober, examine};
 pub use simulated::{Simulated, simulate};
 pub use waves::{Wave, waves};
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest mask that is read; 11 000 CPUs fit.

@@ -1,10 +1,9 @@
 //! How a NIC accesses memory, as commands and system files write it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use crate::schema::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::units::Bytes;
@@ -139,12 +138,13 @@ impl Serialize for Method {
     }
 }
 
+#[cfg(feature = "schema")]
 impl JsonSchema for Method {
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Method".into()
     }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         Name::json_schema(generator)
     }
 }

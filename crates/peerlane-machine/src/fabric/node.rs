@@ -1,6 +1,6 @@
 //! What a fabric is made of: nodes and the links that join them.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;

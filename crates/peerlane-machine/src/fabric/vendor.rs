@@ -1,6 +1,6 @@
 //! Who makes a CPU.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The maker of a CPU, which decides how its root complexes and its socket links treat peer-to-peer traffic.

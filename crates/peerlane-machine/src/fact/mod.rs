@@ -11,7 +11,7 @@ mod topo_text;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub use fabric_manager::FabricManager;

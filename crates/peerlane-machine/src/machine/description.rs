@@ -1,6 +1,6 @@
 //! A machine in JSON: its nodes, links, classes and numbers, each with what it rests on.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Serialize;
 
 use super::{Contradiction, Facts, Machine, MachineKind, Recognized, Slot, SourcedMatrix, Spread, Statement};

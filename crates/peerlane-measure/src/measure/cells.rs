@@ -1,53 +1,16 @@
 //! From samples to cells: values in their units, and flags for anomalies.
 
-use super::sampling::{Sampled, headline};
+use super::sampling::Sampled;
 use super::{Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind, Phases};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::stats::{Drift, Median, drift, levels, modes, outliers};
-use peerlane_machine::units::Bytes;
 
 /// An effect is worth a remark if it is larger than so many times the asked precision: what is smaller changes
 /// nothing that a person would do, and the samples are kept.
 const MATTERS: f64 = 3.0;
-
-/// What a step gives: its quantities and their units.
-fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
-    match work {
-        Work::Transfers(_) | Work::HostMemory { .. } | Work::Rdma(_) => {
-            &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)]
-        }
-        Work::Halo(_) => &[(Quantity::ExchangeTime, Unit::Microseconds)],
-        Work::SpinGlass(_) => &[(Quantity::UpdateTime, Unit::Picoseconds)],
-        Work::Bfs(_) => &[(Quantity::EdgeRate, Unit::Gteps)],
-        Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
-        Work::Signals { .. } => &[(Quantity::SignalLatency, Unit::Microseconds)],
-        Work::SmallCopies(_) => {
-            &[(Quantity::Latency, Unit::Microseconds), (Quantity::EnqueueLatency, Unit::Microseconds)]
-        }
-        Work::Collective { .. } => {
-            &[(Quantity::BusBandwidth, Unit::GigabytesPerSecond), (Quantity::Latency, Unit::Microseconds)]
-        }
-    }
-}
-
-/// A sample as a number of a quantity, in its unit.
-fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 {
-    let first = headline(work, sample);
-    match quantity {
-        Quantity::Bandwidth | Quantity::EdgeRate => first / 1e9,
-        Quantity::BusBandwidth => match work {
-            Work::Collective { operation, gpus } => size.0 as f64 * operation.bus_factor(gpus.len()) / first / 1e9,
-            _ => f64::NAN,
-        },
-        Quantity::Latency | Quantity::SignalLatency | Quantity::ExchangeTime => first * 1e6,
-        Quantity::LoadLatency => first * 1e9,
-        Quantity::UpdateTime => first * 1e12,
-        Quantity::EnqueueLatency => sample.get(1).map_or(f64::NAN, |s| s * 1e6),
-    }
-}
 
 /// The cells of a step that was measured; `flags` say how, and `between_runs` by what share of itself a quantity differs
 /// from run to run.
@@ -60,23 +23,14 @@ pub(super) fn cells(
     between_runs: &dyn Fn(Quantity) -> f64,
 ) -> Vec<Cell> {
     let mut flags = flags.to_vec();
-    let has_content = matches!(
-        step.work,
-        Work::Transfers(_)
-            | Work::SmallCopies(_)
-            | Work::Collective { .. }
-            | Work::Halo(_)
-            | Work::SpinGlass(_)
-            | Work::Bfs(_)
-            | Work::Rdma(_)
-    );
+    let kind = step.work.kind();
     match &taken.verdict {
         Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),
-        Verdict::Unverified(why) if has_content => flags.push(Flag::new(FlagKind::Unverified, why)),
+        Verdict::Unverified(why) if kind.has_content() => flags.push(Flag::new(FlagKind::Unverified, why)),
         _ => {}
     }
     let cell = |&(quantity, unit): &(Quantity, Unit)| {
-        let value = |sample: &Sample| in_unit(&step.work, taken.size, quantity, sample);
+        let value = |sample: &Sample| kind.value(taken.size, (quantity, unit), sample);
         let groups = by_group(&taken.groups, value);
         let median = Median::of_groups(&groups);
         let (modes, mut remarks) = anomalies(&groups, median, method.precision, unit);
@@ -98,14 +52,14 @@ pub(super) fn cells(
             samples: groups.concat(),
         }
     };
-    quantities(&step.work).iter().map(cell).collect()
+    kind.answers().iter().map(cell).collect()
 }
 
 /// The cells of a step that has no value.
 pub fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
     let flag = Flag::new(failure.kind, &failure.message);
     let cell = |&(quantity, unit): &_| Cell::void(index, step, step.size.most(), quantity, unit, flag.clone());
-    quantities(&step.work).iter().map(cell).collect()
+    step.work.kind().answers().iter().map(cell).collect()
 }
 
 /// Of several transfers, each one's rate.

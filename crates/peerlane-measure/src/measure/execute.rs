@@ -16,7 +16,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::sampling::{Effort, Sampled, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
-use crate::plan::{Plan, Step, StepKind, Test, Work};
+use crate::kinds::StepKind;
+use crate::plan::{Plan, Step, Test, Work};
 use crate::run::{Cell, Counted, Event, Flag, FlagKind, GpuState, Reading};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::stats::Median;

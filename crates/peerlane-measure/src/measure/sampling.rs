@@ -4,7 +4,6 @@ use super::{Executor, Failure, Sample, Verdict};
 use crate::plan::{Method, Step, Work};
 use crate::run::FlagKind;
 use peerlane_machine::stats::Median;
-use peerlane_machine::transfer::Via;
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// Samples of a batch while warming up.
@@ -40,13 +39,7 @@ impl Effort {
 
 /// How often a step's memory is allocated.
 pub(super) fn allocations(step: &Step, method: &Method) -> usize {
-    match &step.work {
-        Work::Transfers(transfers) if transfers.len() > 1 => method.allocations.max(1),
-        // a copy's few microseconds depend on where the memory lies, by 1 to 2 %; where it is staged, on where the driver
-        // put its own, which stays
-        Work::SmallCopies(transfer) if transfer.via == Via::Direct => method.allocations.max(1),
-        _ => 1,
-    }
+    if step.work.kind().depends_on_allocation() { method.allocations.max(1) } else { 1 }
 }
 
 /// What was got of one step.
@@ -68,16 +61,9 @@ impl Sampled {
     }
 }
 
-/// The number that a sample counts by.
-pub(super) fn headline(work: &Work, sample: &[f64]) -> f64 {
-    match work {
-        Work::Transfers(_) => sample.iter().sum(),
-        _ => sample.first().copied().unwrap_or(f64::NAN),
-    }
-}
-
 fn headlines(work: &Work, samples: &[Sample]) -> Vec<f64> {
-    samples.iter().map(|sample| headline(work, sample)).collect()
+    let kind = work.kind();
+    samples.iter().map(|sample| kind.headline(sample)).collect()
 }
 
 /// Measures steps at once.
@@ -192,9 +178,11 @@ impl Allocation<'_> {
             let is_narrow =
                 |values: &[f64]| Median::of(values).is_some_and(|m| m.relative_width() <= self.method.precision);
             let narrow = |(step, samples): (&&Step, &Vec<Sample>)| {
-                let small = matches!(step.work, Work::SmallCopies(_));
-                let second = || samples.iter().filter_map(|sample| sample.get(1).copied()).collect::<Vec<f64>>();
-                is_narrow(&headlines(&step.work, samples)) && (!small || is_narrow(&second()))
+                let kind = step.work.kind();
+                let of = |at: usize| samples.iter().filter_map(|sample| sample.get(at).copied()).collect::<Vec<f64>>();
+                // a small copy answers by two numbers, and others by one, whatever is a part of it
+                let mut others = 1..kind.numbers().min(kind.answers().len());
+                is_narrow(&headlines(&step.work, samples)) && others.all(|at| is_narrow(&of(at)))
             };
             let left = self.end - executor.now().seconds();
             let enough = self.steps.iter().zip(&all).all(narrow) || n >= self.most || left <= 0.0;
@@ -215,22 +203,12 @@ impl Allocation<'_> {
             return Err(broken("no samples of some step".to_owned()));
         }
         for (step, samples) in self.steps.iter().zip(&batch) {
-            let values = match &step.work {
-                Work::Transfers(transfers) => transfers.len(),
-                Work::SmallCopies(_) => 2,
-                // and the three parts of its half-sweeps
-                Work::SpinGlass(lattice) if lattice.gpus.len() > 1 => 4,
-                _ => 1,
-            };
-            // what enqueueing costs may be too little to be measured
-            let positive = |sample: &Sample| match (&step.work, sample.as_slice()) {
-                (Work::SmallCopies(_), [copy, enqueue]) => *copy > 0.0 && *enqueue >= 0.0,
-                (_, rates) => rates.iter().all(|x| *x > 0.0),
-            };
+            let kind = step.work.kind();
+            let values = kind.numbers();
             if let Some(bad) = samples.iter().find(|sample| sample.len() != values) {
                 return Err(broken(format!("a sample has {} numbers, not {values}", bad.len())));
             }
-            let possible = |s: &Sample| s.iter().all(|x| x.is_finite()) && positive(s);
+            let possible = |s: &Sample| s.iter().all(|x| x.is_finite()) && kind.is_possible(s);
             if let Some(bad) = samples.iter().find(|sample| !possible(sample)) {
                 let message = format!(
                     "a sample is {bad:?}, which no time or rate can be: the library did not do the work, or the clock is wrong"

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};

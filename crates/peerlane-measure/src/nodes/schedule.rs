@@ -1,6 +1,6 @@
 //! The rounds of a measurement between nodes, and how long they take at most.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pairings::{Round, near, shifts, tournament};

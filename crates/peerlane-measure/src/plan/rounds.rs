@@ -6,29 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::{Step, Test, Via, Work};
+use super::{Step, Test, Work};
 use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
-
-/// Pairs of `n` things, each once, in an order in which those that follow each other have none in common as long as
-/// possible: the circle method of round-robin tournaments, n − 1 rounds for even n and n for odd.
-pub(super) fn round_robin(n: usize) -> Vec<(usize, usize)> {
-    let seats = n + n % 2;
-    let mut pairs = Vec::with_capacity(n * n.saturating_sub(1) / 2);
-    for round in 0..seats.saturating_sub(1) {
-        let around = seats - 1;
-        let mut pair = |a: usize, b: usize| {
-            // with an odd number, whoever meets the empty seat rests
-            if a < n && b < n {
-                pairs.push((a.min(b), a.max(b)));
-            }
-        };
-        pair(round, seats - 1);
-        for k in 1..seats / 2 {
-            pair((round + k) % around, (round + around - k) % around);
-        }
-    }
-    pairs
-}
+use peerlane_machine::transfer::Via;
 
 /// Something that two copies cannot use at once without sharing it.
 #[derive(PartialEq, Eq, Hash)]
@@ -85,23 +65,4 @@ fn claims(step: &Step, fabric: &Fabric) -> Option<HashSet<Claim>> {
         claims.extend(path.hops.iter().map(|hop| Claim::Channel(hop.link, hop.from)));
     }
     Some(claims)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everyone_meets_everyone_once_and_rounds_are_full() {
-        for n in 0..40 {
-            let pairs = round_robin(n);
-            assert_eq!(pairs.len(), n * n.saturating_sub(1) / 2, "{n}");
-            assert_eq!(pairs.iter().collect::<HashSet<_>>().len(), pairs.len(), "{n}");
-            assert!(pairs.iter().all(|(a, b)| a < b && *b < n), "{n}");
-            for round in pairs.chunks((n / 2).max(1)) {
-                let players: HashSet<_> = round.iter().flat_map(|(a, b)| [a, b]).collect();
-                assert_eq!(players.len(), 2 * round.len(), "{n}: {round:?}");
-            }
-        }
-    }
 }

@@ -1,23 +1,11 @@
-//! Which families of steps are measured, and how long they may take.
+//! How long a measurement may take, and the plan for a machine.
 
 use super::rounds::pack;
 use super::selection::Selection;
-use super::steps::{Site, staged_copies, steps};
-use super::{Method, Plan, Skipped, Test};
+use super::{Method, Plan, Scope, Skipped, Test};
+use crate::kinds::{Site, staged_copies};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
-
-/// How much is measured: which families where none are named, and how deep each goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// What the CUDA sample `p2pBandwidthLatencyTest` measures, and the host one way; in 0.2 s on two GPUs, 2 s on four.
-    Quick,
-    /// What nvbandwidth's whole list measures, and latencies; in 2 s on two GPUs, 5 s on four.
-    #[default]
-    Default,
-    /// All that can be measured, but managed memory and NICs, whose network others use, only when requested.
-    Full,
-}
 
 /// GPUs of which the steps are few: a quick measurement has 14 on two GPUs, and 72 on four.
 const FEW_GPUS: usize = 2;
@@ -29,26 +17,6 @@ const USUAL_GPUS: usize = 4;
 const LONGEST_BUDGET: f64 = 1800.0;
 
 impl Scope {
-    /// The families of a scope, in the order in which they are measured.
-    pub fn tests(self) -> Vec<Test> {
-        let quick = [Test::Staged, Test::Pairs, Test::PairsBoth, Test::CopyLatency, Test::Host];
-        let usual = [
-            Test::Local,
-            Test::OneToAll,
-            Test::AllToOne,
-            Test::LoadLatency,
-            Test::SignalLatency,
-            Test::HostBoth,
-            Test::AllHost,
-        ];
-        let belongs = |test: &Test| match self {
-            Scope::Quick => quick.contains(test),
-            Scope::Default => quick.contains(test) || usual.contains(test),
-            Scope::Full => *test != Test::Managed && !test.is_of_nics(),
-        };
-        Test::ALL.into_iter().filter(belongs).collect()
-    }
-
     /// The usual method for a machine with so many GPUs. Its budget is 0.2 s, 2 s or 2 min for up to two of them, 2 s, 5 s or
     /// 2 min for up to four, and grows with their square from there, as the number of their pairs does, up to half an hour.
     ///
@@ -102,7 +70,7 @@ impl Plan {
         let mut plan = Plan { method, rounds: Vec::new(), skipped: Vec::new() };
         let tests = if selection.tests.is_empty() { scope.tests() } else { selection.tests.clone() };
         for test in Test::ALL.into_iter().filter(|t| tests.contains(t)) {
-            let asked = steps(test, &site).map(|mut asked| {
+            let asked = test.steps(&site).map(|mut asked| {
                 // of pairs without peer access the time of a small copy is that through host memory
                 if test == Test::CopyLatency && !tests.contains(&Test::Staged) {
                     asked.extend(staged_copies(&site));

@@ -11,13 +11,11 @@
 //!
 //! A step stays if all its transfers are picked: `GPU0-host,GPU1-host` leaves, of the subsets, the three of these two.
 
-use super::{PlanError, Test, Work};
-use peerlane_machine::bfs::Bfs;
+use super::{PlanError, Test, UsableNics, Work};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::machine::lookup::HOST;
 use peerlane_machine::names::{is_host, ranges};
-use peerlane_machine::spin_glass::SpinGlass;
 
 /// What a user picks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,15 +26,6 @@ pub struct Selection {
     pub pairs: Vec<String>,
     /// The NICs that can be measured, where that was found out; else all of the machine that do RDMA.
     pub nics: Option<UsableNics>,
-}
-
-/// The NICs of this machine that verbs can open.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UsableNics {
-    /// Their names.
-    pub names: Vec<String>,
-    /// Why there are no others, in words: `libibverbs.so.1 not found`.
-    pub why: Option<String>,
 }
 
 /// One of the pairs that are picked.
@@ -103,26 +92,7 @@ fn named(text: &str, machine: &Machine) -> Option<String> {
 impl Chosen {
     /// Whether a step that does this stays.
     pub(super) fn allow(&self, work: &Work) -> bool {
-        if self.0.is_empty() {
-            return true;
-        }
-        match work {
-            Work::Transfers(transfers) => transfers.iter().all(|t| self.has(&t.source, &t.destination)),
-            Work::SmallCopies(transfer) => self.has(&transfer.source, &transfer.destination),
-            Work::Loads { gpu, memory } => self.has(memory, gpu),
-            Work::Signals { a, b } => self.has(a, b) || self.has(b, a),
-            Work::Collective { gpus, .. } => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
-            Work::Halo(halo) => halo.sends().all(|sent| self.has(&halo.gpus[sent.from], &halo.gpus[sent.to])),
-            Work::SpinGlass(SpinGlass { gpus, .. }) | Work::Bfs(Bfs { gpus, .. }) => match gpus.as_slice() {
-                [one] => self.has(one, one),
-                gpus => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
-            },
-            Work::HostMemory { node, .. } => self.has(node, node),
-            Work::Rdma(rdma) => {
-                let (from, to) = rdma.ends();
-                self.has(from, to)
-            }
-        }
+        self.0.is_empty() || work.kind().is_picked(&|from, to| self.has(from, to))
     }
 
     /// Whether data that goes from one to the other is picked.

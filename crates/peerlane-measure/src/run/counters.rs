@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::counter::ErrorCounter;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use self::scan::Scan;
 use super::{Cell, Conditions, FlagKind, MAX_RUN_BYTES, Run, SCHEMA};
-use crate::plan::{Test, Work};
+use crate::plan::{Plan, Test, Work};
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::one_line::one_line;
 use peerlane_machine::units::Bytes;
@@ -36,6 +36,8 @@ pub struct Excerpt<'a> {
     pub complete: bool,
     /// [`Run::counters`] as JSON.
     pub counters: Cow<'a, str>,
+    /// Steps of the plan.
+    pub planned: usize,
     /// The answers.
     pub numbers: Vec<Number<'a>>,
 }
@@ -66,6 +68,8 @@ pub struct Number<'a> {
 pub struct Memory {
     fabric: String,
     plan: String,
+    /// The last plan whose steps were counted, and how many there are.
+    counted: (String, usize),
     /// Of each cell, by its place, what comes before its value.
     cells: Vec<Option<Begun>>,
 }
@@ -147,6 +151,9 @@ impl<'a> Excerpt<'a> {
         })?;
         scan.end()?;
         let (Some(_), Some(_), Some(_)) = (peerlane, plan, wall) else { return None };
+        if memory.counted.0 != plan? {
+            memory.counted = (plan?.to_owned(), from_json::<Plan>(plan?).ok()?.steps().count());
+        }
         let machine = machine?;
         let evidence = machine.evidence.into_iter().map(|source| (source.name, source.text));
         let json = |part: Option<&'a str>| part.filter(|part| *part != "null").unwrap_or_default().into();
@@ -158,6 +165,7 @@ impl<'a> Excerpt<'a> {
             conditions: conditions?,
             complete: complete?,
             counters: json(counters),
+            planned: memory.counted.1,
             numbers: cells?,
         })
     }
@@ -174,8 +182,15 @@ impl<'a> Excerpt<'a> {
             conditions: run.conditions.clone(),
             complete: run.complete,
             counters: serde_json::to_string(&run.counters).unwrap_or_default().into(),
+            planned: run.plan.steps().count(),
             numbers: run.cells.iter().map(Number::of).collect(),
         }
+    }
+
+    /// Whether steps of the plan have no value that they should have, by the record alone ([`Run::missing`] also knows what the
+    /// machine can be).
+    pub fn lacks(&self) -> bool {
+        self.numbers.len() < self.planned || !self.numbers.iter().all(Number::is_settled)
     }
 }
 
@@ -202,6 +217,10 @@ impl Number<'_> {
     /// Its value with its interval, unless a flag makes it worthless.
     pub fn usable(&self) -> Option<[f64; 3]> {
         self.estimate.filter(|_| self.void().is_none())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.usable().is_some_and(|[value, ..]| value > 0.0) || self.flags.iter().any(|kind| kind.settles())
     }
 
     /// The flag that makes it worthless.

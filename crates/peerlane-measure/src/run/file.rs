@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Deserialize;
 
 use super::{Cell, Event, Run, SCHEMA};
-use crate::plan::Work;
 use peerlane_machine::matrix::Quantity;
 use peerlane_read::evidence::from_json;
 use peerlane_read::input_file::Kind;
@@ -143,24 +142,9 @@ impl Run {
         }
         let answered = |(index, step): (usize, &crate::plan::Step)| {
             let (quantities, void) = answered_by.get(&index)?;
-            (*void || quantities.len() >= answers(&step.work)).then_some(index)
+            (*void || quantities.len() >= step.work.kind().answers().len()).then_some(index)
         };
         self.plan.steps().enumerate().filter_map(answered).collect()
-    }
-}
-
-/// How many cells a step has.
-fn answers(work: &Work) -> usize {
-    match work {
-        Work::SmallCopies(_) | Work::Collective { .. } => 2,
-        Work::Transfers(_)
-        | Work::Loads { .. }
-        | Work::Signals { .. }
-        | Work::HostMemory { .. }
-        | Work::Halo(_)
-        | Work::SpinGlass(_)
-        | Work::Bfs(_)
-        | Work::Rdma(_) => 1,
     }
 }
 
@@ -267,7 +251,7 @@ impl Latest {
 mod tests {
     use super::super::testing::{cell, moving, run, step, void};
     use super::*;
-    use crate::plan::Test;
+    use crate::plan::{Test, Work};
     use crate::run::{FlagKind, GpuState};
     use peerlane_machine::transfer::{Collective, Transfer};
     use peerlane_machine::units::Seconds;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Cell;
-use super::place::{Ends, Kind, Place, place};
+use crate::kinds::{Ends, Place, Shape};
 use crate::plan::{Test, Work};
 use peerlane_machine::curve::{Curve, Series};
 use peerlane_machine::machine::Spread;
-use peerlane_machine::matrix::{Engine, Matrix, Operation, Quantity, Unit};
+use peerlane_machine::matrix::{Matrix, Quantity, Unit};
 use peerlane_machine::names::natural;
+use peerlane_machine::transfer::{HostMemory, Via};
 use peerlane_machine::units::Bytes;
 
 /// The most places of all matrices of a run together: 16 of 512 GPUs. A record that names a thousand nodes and measures
@@ -48,12 +49,50 @@ pub fn matrices(cells: &[Cell]) -> Vec<CellMatrix> {
     grouped(cells).0
 }
 
+/// Messages below this are a matter of start-up time and not of rate.
+const SMALL: Bytes = Bytes(64 << 10);
+
+/// What cells of one matrix have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    test: Test,
+    quantity: Quantity,
+    shape: Shape,
+    small: bool,
+    unit_name: &'static str,
+}
+
+/// The cell's matrix and place there, if it has one: sets, sweeps over sizes, collectives and host memory alone have none.
+fn place(cell: &Cell) -> Option<(Alike, Place<'_>)> {
+    let place = cell.work.kind().place(cell.test).filter(|_| cell.test != Test::Sizes)?;
+    let (test, quantity, unit_name) = (cell.test, cell.quantity, cell.unit.name());
+    Some((Alike { test, quantity, shape: place.shape.clone(), small: cell.size < SMALL, unit_name }, place))
+}
+
+impl Alike {
+    /// What the matrix is called: its family, and what a matrix has no field for.
+    fn title(&self) -> String {
+        let mut words = vec![self.test.name()];
+        words.extend(match self.shape.memory {
+            HostMemory::Pinned => None,
+            HostMemory::Pageable => Some("pageable"),
+            HostMemory::ManagedFaults => Some("managed, by faults"),
+            HostMemory::ManagedPrefetch => Some("managed, prefetched"),
+        });
+        // of a NIC, staged is always this
+        let own = self.shape.via == Via::Pipeline && self.shape.ends == Ends::Gpus;
+        words.extend(own.then_some("through a pipeline of our own"));
+        words.dedup();
+        words.join(", ")
+    }
+}
+
 /// The matrices, and how many cells are left out since their matrices would be too large.
 pub(super) fn grouped(cells: &[Cell]) -> (Vec<CellMatrix>, usize) {
-    let mut kinds: BTreeMap<Kind, Vec<(usize, Place)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<Alike, Vec<(usize, Place)>> = BTreeMap::new();
     for (at, cell) in cells.iter().enumerate() {
-        if let Some(place) = place(cell) {
-            kinds.entry(place.kind.clone()).or_default().push((at, place));
+        if let Some((alike, place)) = place(cell) {
+            kinds.entry(alike).or_default().push((at, place));
         }
     }
     let mut room = MOST_PLACES;
@@ -72,7 +111,7 @@ pub(super) fn grouped(cells: &[Cell]) -> (Vec<CellMatrix>, usize) {
 }
 
 /// `None` where it would have more than `room` places.
-fn matrix(kind: &Kind, places: &[(usize, Place)], cells: &[Cell], room: usize) -> Option<CellMatrix> {
+fn matrix(kind: &Alike, places: &[(usize, Place)], cells: &[Cell], room: usize) -> Option<CellMatrix> {
     let rows = ordered(places.iter().map(|(_, p)| p.row).chain(both(kind, places, |p| p.col)));
     let cols = ordered(places.iter().map(|(_, p)| p.col).chain(both(kind, places, |p| p.row)));
     if rows.len().checked_mul(cols.len())? > room {
@@ -105,16 +144,18 @@ fn matrix(kind: &Kind, places: &[(usize, Place)], cells: &[Cell], room: usize) -
         test: kind.test,
         matrix: Matrix {
             quantity: kind.quantity,
-            direction: kind.direction,
-            p2p: kind.p2p(),
-            op: kind.op,
-            engine: kind.engine,
+            direction: kind.shape.direction,
+            p2p: kind.shape.p2p(),
+            op: kind.shape.op,
+            engine: kind.shape.engine,
             unit,
             size: sizes.first().copied().filter(|_| sizes.len() == 1),
             rows: owned(&rows),
             cols: owned(&cols),
             values,
             title: kind.title(),
+            memory: Some(kind.shape.memory).filter(|memory| *memory != HostMemory::Pinned),
+            pattern: None,
         },
         cells: held,
     })
@@ -122,11 +163,11 @@ fn matrix(kind: &Kind, places: &[(usize, Place)], cells: &[Cell], room: usize) -
 
 /// The other ends too, where rows and columns are of one sort.
 fn both<'a>(
-    kind: &Kind,
+    kind: &Alike,
     places: &'a [(usize, Place<'a>)],
     end: fn(&Place<'a>) -> &'a str,
 ) -> impl Iterator<Item = &'a str> {
-    let wanted = if matches!(kind.ends, Ends::Gpus | Ends::Nics) { places } else { &[] };
+    let wanted = if matches!(kind.shape.ends, Ends::Gpus | Ends::Nics) { places } else { &[] };
     wanted.iter().map(move |(_, p)| end(p))
 }
 
@@ -155,7 +196,7 @@ pub fn sweeps(cells: &[Cell]) -> Vec<Sweep<'_>> {
     let mut works: Vec<(&Work, Columns)> = Vec::new();
     let mut known: HashMap<&Work, usize> = HashMap::new();
     for (at, cell) in cells.iter().enumerate() {
-        if cell.test != Test::Sizes && !matches!(cell.work, Work::Collective { .. }) {
+        if cell.test != Test::Sizes && !cell.work.kind().is_swept() {
             continue;
         }
         let index = *known.entry(&cell.work).or_insert_with(|| {
@@ -187,48 +228,11 @@ pub fn curves(cells: &[Cell]) -> Vec<Curve> {
             unit: Some(*unit),
             values: at.iter().map(value).collect(),
         });
-        let (what, ends, settings) = describe(sweep.work);
+        let (what, ends, settings) = sweep.work.kind().curve();
         Curve { what, ends, series: series.collect(), settings, sizes: sweep.sizes }
     };
     let has_value = |c: &Curve| c.series.iter().any(|s| s.values.iter().any(Option::is_some));
     sweeps(cells).into_iter().map(curve).filter(has_value).collect()
-}
-
-/// What a sweep is of, its ends, and what else matters.
-fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
-    let mut settings = BTreeMap::new();
-    let mut set = |name: &str, value: &str| settings.insert(name.to_owned(), value.to_owned());
-    let (what, ends) = match work {
-        Work::Transfers(transfers) => {
-            if let Some(first) = transfers.first() {
-                set("engine", if first.engine == Engine::Sm { "sm" } else { "ce" });
-                set("operation", if first.op == Operation::Read { "read" } else { "write" });
-            }
-            let ends = transfers.iter().flat_map(|t| [t.source.clone(), t.destination.clone()]);
-            let mut ends: Vec<String> = ends.collect();
-            ends.dedup();
-            ("copies".to_owned(), ends)
-        }
-        Work::SmallCopies(t) => ("small copies".to_owned(), vec![t.source.clone(), t.destination.clone()]),
-        Work::Collective { operation, gpus } => {
-            set("ranks", &gpus.len().to_string());
-            (operation.name().to_owned(), gpus.clone())
-        }
-        Work::Loads { gpu, memory } => ("loads".to_owned(), vec![gpu.clone(), memory.clone()]),
-        Work::Signals { a, b } => ("signals".to_owned(), vec![a.clone(), b.clone()]),
-        Work::HostMemory { node, .. } => ("host memory".to_owned(), vec![node.clone()]),
-        Work::Halo(halo) => {
-            set("parts", &halo.decomposition());
-            ("halo exchange".to_owned(), halo.gpus.clone())
-        }
-        Work::SpinGlass(lattice) => ("spin glass".to_owned(), lattice.gpus.clone()),
-        Work::Bfs(search) => ("breadth-first search".to_owned(), search.gpus.clone()),
-        Work::Rdma(rdma) => {
-            let (from, to) = rdma.ends();
-            ("RDMA".to_owned(), vec![from.to_owned(), to.to_owned()])
-        }
-    };
-    (what, ends, settings)
 }
 
 #[cfg(test)]
@@ -237,8 +241,8 @@ mod tests {
     use super::*;
     use crate::plan::Step;
     use crate::run::FlagKind;
-    use peerlane_machine::matrix::Direction;
-    use peerlane_machine::transfer::{Collective, HostMemory, NicEnd, Rdma, Transfer, Via};
+    use peerlane_machine::matrix::{Direction, Engine, Operation};
+    use peerlane_machine::transfer::{Collective, NicEnd, Rdma, Transfer};
 
     fn read(source: &str, destination: &str) -> Transfer {
         Transfer { op: Operation::Read, ..Transfer::new(source, destination) }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Cell, Flag, FlagKind, Limits, Run};
+use super::{Cell, Flag, Limits, Run};
 
 /// Steps that should have a value and have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +29,9 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Whether a step with such a cell needs no other: it has a value, no machine could give one, or what arrived was wrong, which
-/// measuring again would not change.
+/// Whether a step with such a cell needs no other: it has a value, or a flag says why it needs none.
 pub(crate) fn is_settled(value: Option<f64>, flags: &[Flag]) -> bool {
-    let settles = |flag: &Flag| matches!(flag.kind, FlagKind::NotApplicable | FlagKind::Corrupt);
-    value.is_some() || flags.iter().any(settles)
+    value.is_some() || flags.iter().any(|flag| flag.kind.settles())
 }
 
 impl Run {
@@ -62,6 +60,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FlagKind;
     use super::super::testing::{cell, moving, run, void};
     use super::*;
     use crate::plan::Test;

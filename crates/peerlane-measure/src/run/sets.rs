@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Cell, place};
+use super::Cell;
+use crate::kinds::is_set;
 use crate::plan::{Test, Work};
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::transfer::Transfer;
@@ -41,6 +42,12 @@ impl TransferSet<'_> {
     }
 }
 
+/// The transfers of a cell that count as a set.
+fn members(cell: &Cell) -> Option<&[Transfer]> {
+    let Work::Transfers(transfers) = &cell.work else { return None };
+    is_set(cell.test, transfers).then_some(transfers.as_slice())
+}
+
 /// The sets among the cells, in their order.
 pub fn sets(cells: &[Cell]) -> Vec<TransferSet<'_>> {
     let mut alone: HashMap<(&Transfer, Unit), f64> = HashMap::new();
@@ -48,14 +55,14 @@ pub fn sets(cells: &[Cell]) -> Vec<TransferSet<'_>> {
     let single = |cell: &&Cell| matches!(&cell.work, Work::Transfers(t) if t.len() == 1);
     // a family of lone transfers knows better than a set that happens to have one member
     let (of_sets, of_lone): (Vec<&Cell>, Vec<&Cell>) =
-        cells.iter().filter(lone).filter(single).partition(|cell| place::set(cell).is_some());
+        cells.iter().filter(lone).filter(single).partition(|cell| members(cell).is_some());
     for cell in of_sets.into_iter().chain(of_lone) {
         if let (Work::Transfers(transfers), Some(value)) = (&cell.work, cell.value()) {
             alone.extend(transfers.iter().map(|t| ((t, cell.unit), value)));
         }
     }
     let set = |cell| {
-        let transfers = place::set(cell)?;
+        let transfers = members(cell)?;
         let alone = transfers.iter().map(|t| alone.get(&(t, cell.unit)).copied()).collect();
         Some(TransferSet { cell, transfers, alone })
     };

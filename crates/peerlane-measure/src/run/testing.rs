@@ -22,14 +22,8 @@ pub(super) fn moving(test: Test, transfers: &[Transfer]) -> Step {
 pub(super) fn cell(index: usize, of: &Step, value: f64) -> Cell {
     let Size::Exactly(size) = of.size else { panic!("test steps have one size") };
     let (quantity, unit) = match &of.work {
-        Work::Loads { .. } => (Quantity::LoadLatency, Unit::Nanoseconds),
         Work::Signals { .. } => (Quantity::SignalLatency, Unit::Nanoseconds),
-        Work::SmallCopies(_) => (Quantity::Latency, Unit::Microseconds),
-        Work::Collective { .. } => (Quantity::BusBandwidth, Unit::GigabytesPerSecond),
-        Work::Transfers(_) | Work::HostMemory { .. } | Work::Rdma(_) => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
-        Work::Halo(_) => (Quantity::ExchangeTime, Unit::Microseconds),
-        Work::SpinGlass(_) => (Quantity::UpdateTime, Unit::Picoseconds),
-        Work::Bfs(_) => (Quantity::EdgeRate, Unit::Gteps),
+        work => work.kind().answers()[0],
     };
     Cell {
         step: index,

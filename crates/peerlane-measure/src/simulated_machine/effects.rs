@@ -2,7 +2,7 @@
 //! against itself.
 
 use super::contends;
-use crate::plan::{Step, Work};
+use crate::plan::Step;
 use peerlane_machine::fabric::Fabric;
 use peerlane_machine::names::is_host;
 use peerlane_machine::random::Random;
@@ -55,11 +55,7 @@ impl Effects {
     pub(super) fn factors(&self, seed: u64, step: &Step, fabric: &Fabric, values: usize, rates: bool) -> Vec<f64> {
         let draw = |deviation: f64, of: &str| (deviation * Random::new(seed, of).normal()).exp();
         let run = draw(self.run, "this run");
-        let transfers: &[Transfer] = match &step.work {
-            Work::Transfers(transfers) => transfers,
-            Work::SmallCopies(transfer) => std::slice::from_ref(transfer),
-            _ => &[],
-        };
+        let transfers = step.work.transfers();
         let of = |i: usize| {
             let Some(transfer) = transfers.get(i) else { return draw(self.latency, &format!("{:?}", step.work)) };
             let pair = format!("{} {} {:?} {:?}", transfer.source, transfer.destination, transfer.engine, transfer.via);

@@ -1,12 +1,9 @@
 //! The machine that faults make of a design.
 
-use crate::plan::Work;
-use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind, NodeKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
-use peerlane_machine::transfer::{Collective, Transfer, Via};
 
 /// The design with those faults that change its links and its peer access.
 ///
@@ -92,45 +89,4 @@ fn without(builder: FabricBuilder, gone: &[LinkId]) -> FabricBuilder {
 fn link_between(fabric: &Fabric, ends: &[String; 2], is: impl Fn(&LinkKind) -> bool) -> Option<LinkId> {
     let (a, b) = (fabric.find(&ends[0])?, fabric.find(&ends[1])?);
     fabric.links_of(a).iter().find(|(link, far)| *far == b && is(&fabric.link(*link).kind)).map(|(link, _)| *link)
-}
-
-/// Whether two names are those of a pair, in any order.
-pub(super) fn is_pair(pair: &[String; 2], a: &str, b: &str) -> bool {
-    (pair[0] == a && pair[1] == b) || (pair[0] == b && pair[1] == a)
-}
-
-/// Whether some GPUs of a work deal directly with each other across a pair.
-pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
-    let direct = |t: &Transfer| t.via == Via::Direct && is_pair(pair, &t.source, &t.destination);
-    match work {
-        Work::Transfers(transfers) => transfers.iter().any(direct),
-        Work::SmallCopies(transfer) => direct(transfer),
-        Work::Loads { gpu, memory } => is_pair(pair, gpu, memory),
-        Work::Signals { a, b } => is_pair(pair, a, b),
-        Work::Collective { operation: Collective::AllToAll, gpus } => pair.iter().all(|gpu| gpus.contains(gpu)),
-        Work::Collective { gpus, .. } => ring(gpus).any(|(a, b)| is_pair(pair, a, b)),
-        Work::Halo(halo) => {
-            let mut sends = halo.sends();
-            halo.exchange != Exchange::Staged
-                && sends.any(|sent| is_pair(pair, &halo.gpus[sent.from], &halo.gpus[sent.to]))
-        }
-        Work::SpinGlass(lattice) => {
-            let grid = lattice.grid();
-            let mut sends = grid.sends();
-            lattice.exchange != Exchange::Staged
-                && sends.any(|sent| is_pair(pair, &grid.gpus[sent.from], &grid.gpus[sent.to]))
-        }
-        Work::Bfs(search) => search.exchange != Exchange::Staged && pair.iter().all(|gpu| search.gpus.contains(gpu)),
-        Work::Rdma(rdma) => match rdma.gpu() {
-            Some((gpu, nic)) => rdma.via == Via::Direct && is_pair(pair, gpu, nic),
-            None => is_pair(pair, &rdma.from.nic, &rdma.to.nic),
-        },
-        Work::HostMemory { .. } => false,
-    }
-}
-
-/// Each rank with the next, and the last with the first.
-pub(super) fn ring(gpus: &[String]) -> impl Iterator<Item = (&str, &str)> {
-    let next = gpus.iter().cycle().skip(1);
-    gpus.iter().zip(next).map(|(a, b)| (a.as_str(), b.as_str()))
 }

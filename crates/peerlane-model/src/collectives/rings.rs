@@ -1,6 +1,6 @@
 //! Rings that run at once: which are worth having, and what each then carries.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::bound::{most, through_each};

@@ -1,6 +1,6 @@
 //! A comparison in JSON, whole: the `comparison` of `check --json` and `predict --json`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::{Bottleneck, Cell, Comparison, Measurement, Table};

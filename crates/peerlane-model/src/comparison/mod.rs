@@ -159,12 +159,9 @@ impl<'a> Series<'a> {
         Metric::of(&self.matrix)
     }
 
-    /// Whether each number is of one transfer alone, or against its opposite, which the GPU moves by itself. It is not in tests in
-    /// which many transfers run at once, of which a matrix does not say how they are counted, and for pageable and managed memory,
-    /// which wait for the CPU.
+    /// [`Matrix::is_of_pairs`].
     pub fn is_of_pairs(&self) -> bool {
-        let title = self.matrix.title.to_lowercase();
-        !["_to_all", "all_to_", "pageable", "managed"].iter().any(|word| title.contains(word))
+        self.matrix.is_of_pairs()
     }
 
     /// Whether its numbers are rates that the model predicts, where it knows the links.

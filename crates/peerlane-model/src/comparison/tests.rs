@@ -15,7 +15,20 @@ fn printed(metric: Metric, rows: &[&str], cols: &[&str], value: f64) -> SourcedM
     let values = rows.iter().map(|r| cols.iter().map(|c| (r != c).then_some(value)).collect()).collect();
     let (rows, cols, title) = (names(rows), names(cols), String::new());
     SourcedMatrix {
-        matrix: Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, values, title },
+        matrix: Matrix {
+            quantity,
+            direction,
+            p2p,
+            op,
+            engine,
+            unit,
+            size,
+            rows,
+            cols,
+            values,
+            title,
+            ..Matrix::default()
+        },
         origin: Origin { source: "run.txt".into(), tool: "a test", lines: Some((3, 7)) },
         also: Vec::new(),
         published: false,
@@ -114,7 +127,7 @@ fn many_transfers_at_once_have_a_table_of_their_own_and_no_expectation() {
     machine.statements.clear();
     for title in ["host_to_all_memcpy_ce", "Host to Device Bandwidth, pageable"] {
         let mut contended = printed(Metric::COPIES, &["host"], &["GPU0"], 20.0);
-        contended.matrix.title = title.to_owned();
+        contended.matrix = Matrix { title: title.to_owned(), ..contended.matrix }.typed_by_title();
         machine.matrices = vec![contended, printed(Metric::COPIES, &["host"], &["GPU0"], 50.0)];
         compared(&machine, |comparison| {
             let tables = comparison.tables();

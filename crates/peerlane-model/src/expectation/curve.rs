@@ -1,6 +1,6 @@
 //! What copies of one path take, by size.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::model::{Model, PeerAccess, Transfer};

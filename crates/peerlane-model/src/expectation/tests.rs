@@ -49,7 +49,7 @@ fn measured(rows: &[&str], cols: &[&str]) -> Matrix {
         rows: rows.iter().map(|s| s.to_string()).collect(),
         cols: cols.iter().map(|s| s.to_string()).collect(),
         values: vec![vec![None; cols.len()]; rows.len()],
-        title: String::new(),
+        ..Matrix::default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a figure is of, by which the spread of predictions is known and their errors are scored.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::route::plan;

@@ -20,7 +20,7 @@ fn words(method: Exchange) -> f64 {
 /// The time of an exchange by one method, by the size of a face; all faces are sent at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExchangeTime {
-    /// Seconds beside the bytes and the copies' own start-up.
+    /// Seconds in addition to those of the bytes and the copies' own start-up.
     words: f64,
     /// One behind the other: into the neighbour's memory; or into host memory, and from there.
     legs: Vec<Vec<Send>>,
@@ -37,7 +37,7 @@ struct Send {
 
 impl ExchangeTime {
     /// Seconds until the last face of so many bytes is there and its neighbour knows.
-    pub fn told(&self, bytes: f64) -> f64 {
+    pub fn notified(&self, bytes: f64) -> f64 {
         self.seconds(bytes) + self.words
     }
 

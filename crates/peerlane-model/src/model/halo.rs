@@ -1,7 +1,7 @@
 //! Advice for a halo exchange: which method for faces of which size, and from which size overlap pays and hides it wholly
 //! (`docs/applications.md`).
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::Model;
@@ -111,7 +111,7 @@ pub fn halo_advice(model: &Model, gpus: &[NodeId], sends: &[(NodeId, NodeId)]) -
     let names: Vec<String> = gpus.iter().map(|gpu| model.machine.fabric.node(*gpu).name.clone()).collect();
     let methods = times.iter().map(|(exchange, time)| MethodAdvice {
         exchange: *exchange,
-        times: FACES.iter().map(|face| (*face, time.told(*face as f64) * 1e6)).collect(),
+        times: FACES.iter().map(|face| (*face, time.notified(*face as f64) * 1e6)).collect(),
         spin_glass: pace.and_then(|pace| {
             let ring = model.exchange_time(&around(gpus), *exchange)?;
             overlap(&names, *exchange, pace, &ring)
@@ -124,7 +124,7 @@ pub fn halo_advice(model: &Model, gpus: &[NodeId], sends: &[(NodeId, NodeId)]) -
 /// The lower envelope of the methods' times.
 fn fastest(times: &[(Exchange, ExchangeTime)]) -> Vec<FastestFrom> {
     let best = |face: u64| {
-        let at = times.iter().map(|(exchange, time)| (time.told(face as f64), *exchange));
+        let at = times.iter().map(|(exchange, time)| (time.notified(face as f64), *exchange));
         at.reduce(|a, b| if b.0 < a.0 { b } else { a }).map(|(_, exchange)| exchange)
     };
     let mut all: Vec<FastestFrom> = Vec::new();
@@ -195,8 +195,8 @@ mod tests {
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).take(2).collect();
         let sends = [(gpus[0], gpus[1]), (gpus[1], gpus[0])];
         let [stores, copies] = [Exchange::Stores, Exchange::Copies].map(|m| model.exchange_time(&sends, m).unwrap());
-        assert!(copies.told(from as f64) < stores.told(from as f64));
-        assert!(copies.told(from as f64 - 1.0) >= stores.told(from as f64 - 1.0));
+        assert!(copies.notified(from as f64) < stores.notified(from as f64));
+        assert!(copies.notified(from as f64 - 1.0) >= stores.notified(from as f64 - 1.0));
         // as fast as what the copies' start-up is saved by, on a slower path
         let switch = advice("exxact-txr550", "GPU0", "GPU1");
         let [(1, Exchange::Stores), (from, Exchange::Copies)] = fastest(&switch)[..] else { panic!("{switch:?}") };

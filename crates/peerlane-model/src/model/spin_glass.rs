@@ -169,7 +169,7 @@ impl HalfSweep {
         // of faces that differ the mean: together they take what their bytes take
         let messages = lattice.messages();
         let bytes: f64 = messages.iter().map(|message| message.0 as f64).sum();
-        let exchange = exchange.told(bytes / messages.len().max(1) as f64);
+        let exchange = exchange.notified(bytes / messages.len().max(1) as f64);
         let total = match lattice.overlap {
             true => (update.powf(ALIKE) + (LAUNCH + exchange).powf(ALIKE)).powf(1.0 / ALIKE),
             false => update + exchange + streams(lattice.exchange),

@@ -6,7 +6,7 @@
 //! machine (driver 580.159, Linux 6.18, 4 GiB of `cudaMallocManaged`, three repetitions; `scripts/gpu/unified_memory.cu`), whose
 //! copies reach 54.7 to 55.5 GB/s. No machine of another host or link has tested them: their ranges are wide.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::resources::part_of;

@@ -11,6 +11,7 @@ mod budget;
 mod closed_loop;
 mod coverage;
 mod grid;
+mod headings;
 mod host_headings;
 mod json;
 mod limits;
@@ -89,7 +90,6 @@ mod sysfs_tree;
 mod transferbench;
 mod xml;
 
-pub use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
@@ -136,6 +136,8 @@ pub struct Found {
     pub evidence: Vec<Evidence>,
     /// Warnings.
     pub warnings: Vec<Warning>,
+    /// Files of a folder or an archive that could not be read, each with the reason.
+    pub unread: Vec<String>,
     /// The headings just above statements.
     pub headings: Vec<Heading>,
     /// What sentences around the statements state.
@@ -160,6 +162,9 @@ impl Found {
             return;
         }
         let cut = limits::cut(&mut fact);
+        if let Fact::Matrix(matrix) = fact {
+            fact = Fact::Matrix(matrix.typed_by_title());
+        }
         let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
         if self.keep(Evidence { origin, fact })
             && let Some(message) = cut
@@ -191,6 +196,7 @@ impl Found {
 
     /// Takes over everything another scan found, within the same limits.
     pub fn append(&mut self, mut other: Found) {
+        self.unread.extend(other.unread);
         self.left_out += other.left_out;
         self.steps += other.steps;
         for one in other.evidence.drain(..) {

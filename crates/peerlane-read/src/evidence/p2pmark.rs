@@ -15,10 +15,10 @@ const MAX_GPUS: usize = 512;
 const TITLE_GAP: usize = 4;
 
 /// Title of the table of one reader at a time.
-pub const ONE_READER: &str = "all_to_one: one GPU reads from all its peers at once";
+const ONE_READER: &str = "all_to_one: one GPU reads from all its peers at once";
 
 /// Title of the table of all readers at once.
-pub const ALL_READERS: &str = "all_to_all: every GPU reads from all its peers at once";
+const ALL_READERS: &str = "all_to_all: every GPU reads from all its peers at once";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|i| {

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::archive;
 use super::coverage;
+use super::headings::headings;
 use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, Text, Warning, messages, open_lines, prose, repair, text::decode};
+use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, text::decode};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -256,7 +257,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
 /// Reads a file, an archive (`.tar.zst`, `.tar`), a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
 /// `bus/pci/devices`) below it, which is read as sysfs.
 ///
-/// In a folder, a file that cannot be read is a warning and not an error.
+/// In a folder, a file that cannot be read is listed in [`Found::unread`] and no error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     if input_file::what(path)? != What::Folder {
         return scan_bytes(&shown(path), file_bytes(path)?);
@@ -266,7 +267,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     }
     let listing = list_all(path)?;
     let mut found = Found::default();
-    found.warnings.extend(listing.refused.iter().map(|e| Warning::general(e.to_string())));
+    found.unread.extend(listing.refused.iter().map(ToString::to_string));
     let mut room = MAX_FOLDER_BYTES;
     for (file, what) in listing.files {
         // only a tree of sysfs is a folder here
@@ -280,13 +281,15 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
             let (name, last) = (shown(path), shown(&file));
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
-            found.warnings.push(Warning::general(message));
+            found.unread.push(message);
             break;
         }
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(one),
-            Err(error) => found.warnings.push(Warning::general(error.to_string())),
+            // pictures and programs lie among what people save
+            Err(error @ ReadError::Binary(_)) => found.warnings.push(Warning::general(error.to_string())),
+            Err(error) => found.unread.push(error.to_string()),
         }
     }
     Ok(found)
@@ -320,7 +323,7 @@ pub fn read_files(name: &str, files: &Files) -> Found {
     for (path, item) in files.iter().filter(|(path, _)| !hidden(path) && !of_root(path)) {
         let Item::File(bytes) = item else { continue };
         if read == MAX_FILES {
-            found.warnings.push(Warning::general(ReadError::TooManyFiles(name.to_owned()).to_string()));
+            found.unread.push(ReadError::TooManyFiles(name.to_owned()).to_string());
             break;
         }
         read += 1;
@@ -441,79 +444,4 @@ fn is_binary(bytes: &[u8]) -> bool {
     let head = decode(&bytes[..bytes.len().min(HEAD_BYTES as usize)]);
     let control = head.chars().filter(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{1b}')).count();
     head.contains('\0') || control * 20 > head.len()
-}
-
-/// Headings above statements: Markdown's, and short separate lines that do not end like a sentence.
-fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
-    let mut all = Vec::new();
-    if evidence.is_empty() {
-        return all;
-    }
-    // only the last one above a statement describes it; a document may have millions
-    let mut last: Option<Heading> = None;
-    let mut starts = evidence.iter().filter_map(|e| Some(e.origin.lines?.0 as usize)).peekable();
-    // a tool's own output has short separate lines too; only a document's are headings
-    let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
-    let prose = sentences.take(5).count() == 5;
-    let (mut fenced, mut marked_any) = (false, false);
-    for (i, line) in text.iter() {
-        while starts.next_if(|start| *start <= i + 1).is_some() {
-            all.extend(last.take());
-        }
-        if starts.peek().is_none() {
-            break;
-        }
-        let trimmed = line.trim();
-        // a `#` inside a code fence is a shell comment
-        if trimmed.starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
-        let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
-        let sharp =
-            trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ') && !is_comment(trimmed);
-        marked_any |= sharp;
-        // where a document has headings proper, a line such as `Output:` is no heading
-        let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
-        let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
-        let plain = prose
-            && alone
-            && (4..=80).contains(&trimmed.chars().count())
-            && trimmed.chars().next().is_some_and(char::is_uppercase)
-            && !trimmed.ends_with(['.', ',', ';', ':', '!'])
-            && !trimmed.contains(['|', '=', '\t'])
-            && !trimmed.starts_with("Figure")
-            && !trimmed.ends_with(".jpg");
-        if marked || label || plain {
-            let clean = trimmed.trim_start_matches('#').replace(['`', '*'], "");
-            let clean = clean.trim().trim_end_matches(':').to_owned();
-            if !clean.is_empty() {
-                last = Some(Heading { source: text.source().clone(), line: i as u32 + 1, text: clean });
-            }
-        }
-    }
-    all
-}
-
-/// Whether a line with `#` before it is a program's comment, as nccl-tests prints them, or what root typed.
-fn is_comment(line: &str) -> bool {
-    const TYPED: [&str; 9] =
-        ["nvidia-smi", "lspci", "lsmod", "dmesg", "ibstat", "ibv_devinfo", "lstopo", "rocm-smi", "numactl"];
-    let rest = line.trim_start_matches('#');
-    let first = rest.split_whitespace().next().unwrap_or_default();
-    // a title is the tool's name alone, or goes on in words
-    let options = rest.contains(" -") || rest.contains('|');
-    rest.starts_with("  ") || first == "nThread" || first.starts_with("./") || (TYPED.contains(&first) && options)
-}
-
-/// `**node-a**` or `After the update:` above a code fence.
-fn names_fence(text: &Text, i: usize, trimmed: &str) -> bool {
-    let next = (i + 1..=i + 2).map(|k| text.line(k).trim()).find(|l| !l.is_empty());
-    let shaped =
-        trimmed.ends_with(':') || trimmed.ends_with(":**") || trimmed.starts_with("**") && trimmed.ends_with("**");
-    let lower = trimmed.to_lowercase();
-    let names_tool = ["output", "nvidia-smi", "command", "p2pbandwidth"].iter().any(|w| lower.contains(w));
-    shaped && !names_tool && trimmed.chars().count() <= 80 && next.is_some_and(|l| l.starts_with("```"))
 }

@@ -13,7 +13,7 @@ pub fn words(text: &str) -> String {
 /// A row for each outlier, the worst first.
 pub fn outliers(fleet: &Fleet) -> String {
     let mut text = String::from(
-        "machine,subjects,rule,severity,action,loss,measured,expected,peers,before,unit,repeats,summary,why,file\r\n",
+        "machine,subjects,rule,severity,action,loss,measured,expected,peers,before,unit,repeats,summary,why,file\n",
     );
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for o in fleet.outliers.iter().chain(&fleet.network) {
@@ -35,7 +35,7 @@ pub fn outliers(fleet: &Fleet) -> String {
             words(&o.file),
         ];
         text.push_str(&cells.join(","));
-        text.push_str("\r\n");
+        text.push('\n');
     }
     text
 }

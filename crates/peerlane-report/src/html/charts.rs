@@ -100,15 +100,7 @@ fn add(charts: &mut Vec<Chart>, what: String, unit: Option<Unit>, curve: CurveVi
 
 /// The fit to rates or times; a bus bandwidth is not the rate of a message.
 fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
-    let fit = if bus {
-        return None;
-    } else if unit.rate(1.0).is_some() {
-        let rates: Vec<_> = points.iter().filter_map(|p| Some((p.size, unit.rate(p.value)?))).collect();
-        Fit::of_rates(&rates).ok()?
-    } else {
-        let times: Vec<_> = points.iter().filter_map(|p| Some((p.size, unit.time(p.value)?))).collect();
-        Fit::of_times(&times).ok()?
-    };
+    let fit = Fit::of_values(unit, points.iter().filter(|_| !bus).map(|p| (p.size, p.value)))?;
     let value = |p: &Point| match (unit.rate(1.0), unit.time(1.0)) {
         (Some(one), _) => fit.copies.rate_at(p.size).bytes_per_second() / one.bytes_per_second(),
         (_, Some(one)) => fit.copies.time(p.size).seconds() / one.seconds(),

@@ -1,11 +1,11 @@
 //! The content of a report, as JSON inside the HTML page. `schema/report-2.json` describes it; the page's TypeScript
 //! types are generated from that.
 
+use crate::JsonSchema;
 use peerlane::check::Finding;
 use peerlane::fabric::{NodeKind, PathClass};
 use peerlane::matrix::{Quantity, Unit};
 use peerlane::verdict::Verdict;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::figures::{Chart, ComparisonView, Kind};

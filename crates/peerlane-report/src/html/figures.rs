@@ -1,8 +1,8 @@
 //! What a page shows of several machines side by side: figures, and matrices on one scale.
 
+use crate::JsonSchema;
 use peerlane::matrix::{Direction, Engine, Matrix, Operation, Unit};
 use peerlane::units::Bytes;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Curves that share their axes.

@@ -140,14 +140,12 @@ fn together(group: &[&Statement]) -> Matrix {
         quantity: first.map_or(Quantity::Bandwidth, |s| s.quantity),
         direction: first.and_then(|s| s.direction),
         p2p: first.and_then(|s| s.p2p),
-        op: None,
-        engine: None,
         unit: first.map_or(Unit::GigabytesPerSecond, |s| s.unit),
-        size: None,
         rows,
         cols,
         values,
         title,
+        ..Matrix::default()
     }
 }
 

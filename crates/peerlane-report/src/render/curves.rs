@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::curve::Curve;
 use peerlane::machine::Machine;
+use peerlane::names::is_host;
 use peerlane::units::Bytes;
 
 use super::line_width;
@@ -35,7 +36,7 @@ pub fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 /// `all_reduce_perf, 8 ranks, bus bandwidth`.
 fn name(curve: &Curve) -> String {
     let mut words = vec![curve.what.clone()];
-    let gpus = curve.ends.iter().filter(|end| end.starts_with("GPU")).count();
+    let gpus = curve.ends.iter().filter(|end| !is_host(end)).count();
     match (curve.settings.get("ranks"), curve.settings.get("hosts").map(String::as_str)) {
         (Some(ranks), Some("1") | None) => words.push(format!("{ranks} ranks")),
         (Some(ranks), Some(hosts)) => words.push(format!("{ranks} ranks on {hosts} hosts")),

@@ -3,10 +3,10 @@
 //! `layout` gives each node a column and a row; this module turns them into geometry, in pixels. The SVG file
 //! and the HTML report use the same [`Drawing`].
 
+use crate::JsonSchema;
 use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeKind};
 use peerlane::model::Model;
 use peerlane::names::natural;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::label;

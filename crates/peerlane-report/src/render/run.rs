@@ -1,9 +1,7 @@
 //! A run on a terminal: machine, time and conditions, then a table for each metric with its precision and flags.
 
-mod graphs;
-mod halos;
+mod grids;
 mod head;
-mod lattices;
 mod matrices;
 mod remarks;
 mod sets;
@@ -33,10 +31,7 @@ pub fn tables(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
     matrices::write(out, &view, &run::matrices(&run.cells))?;
     sets::write(out, &view, &run::sets(&run.cells))?;
     sweeps::write(out, &view, &run::sweeps(&run.cells))?;
-    matrices::host_memory(out, &view)?;
-    halos::halo(out, &view)?;
-    lattices::spin_glass(out, &view)?;
-    graphs::bfs(out, &view)
+    grids::write(out, &view)
 }
 
 /// What all tables need.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use peerlane::action::Action;
 use peerlane::fleet::{Fleet, Kind, Outlier};
 use peerlane::subject::join;
+use peerlane::verdict::Verdict;
 
 use super::{Block, Suite, Table};
 use crate::item::Item;
@@ -26,6 +27,7 @@ pub(super) fn title(fleet: &Fleet) -> String {
         0 => String::new(),
         n => format!("; {} between machines", count(n, "finding")),
     };
+    let between = between + &not_judged(fleet);
     if fleet.outliers.is_empty() {
         return format!("{of}: no outliers{between}");
     }
@@ -40,6 +42,16 @@ pub(super) fn title(fleet: &Fleet) -> String {
         count(fleet.outliers.len(), "outlier"),
         count(machines.len(), "machine")
     )
+}
+
+/// `; 3 machines not judged, 2 of them with steps that have no value`
+fn not_judged(fleet: &Fleet) -> String {
+    let all: Vec<_> = fleet.machines.iter().filter(|member| member.verdict == Verdict::NotJudged).collect();
+    let lacking = match all.iter().filter(|member| member.incomplete).count() {
+        0 => String::new(),
+        n => format!(", {n} of them with steps that have no value"),
+    };
+    if all.is_empty() { String::new() } else { format!("; {} not judged{lacking}", count(all.len(), "machine")) }
 }
 
 /// Kinds with what their machines share, findings, and what could not be read.
@@ -94,13 +106,19 @@ pub(super) fn suites<'r, 'a>(fleet: &Fleet, items: &'r [Item<'a>]) -> Vec<Suite<
     let found = by_name(own);
     let mut suites: Vec<Suite> = Vec::new();
     for (at, kind) in fleet.kinds.iter().enumerate() {
-        let members = fleet.machines.iter().filter(|member| member.kind == at);
+        let name = format!("{} GPUs: {}", kind.gpus, kind.products.join(", "));
         let case = |name: &str| (name.to_owned(), found.get(name).cloned().unwrap_or_default());
-        suites.push(Suite {
-            name: format!("{} GPUs: {}", kind.gpus, kind.products.join(", ")),
-            cases: members.map(|member| case(&member.name)).collect(),
-            skipped: None,
-        });
+        let (not_judged, judged): (Vec<_>, Vec<_>) = fleet
+            .machines
+            .iter()
+            .filter(|member| member.kind == at)
+            .partition(|member| member.verdict == Verdict::NotJudged);
+        for (members, skipped) in [(judged, None), (not_judged, Some("not judged".to_owned()))] {
+            if !members.is_empty() {
+                let cases = members.iter().map(|member| case(&member.name)).collect();
+                suites.push(Suite { name: name.clone(), cases, skipped });
+            }
+        }
     }
     let cases: Vec<_> = by_name(between).into_iter().map(|(record, found)| (record.to_owned(), found)).collect();
     if !cases.is_empty() {
@@ -111,11 +129,14 @@ pub(super) fn suites<'r, 'a>(fleet: &Fleet, items: &'r [Item<'a>]) -> Vec<Suite<
 
 /// A series for each machine and one for each outlier; none for each path.
 pub(super) fn sample(samples: &mut Samples, fleet: &Fleet) {
-    let machines =
-        samples.family("peerlane_fleet_machine", "1 for each machine, with the action that its outliers call for.");
+    let machines = samples.family(
+        "peerlane_fleet_machine",
+        "1 for each machine, with its verdict and the action that its outliers call for.",
+    );
     for member in &fleet.machines {
         let action = member.action.map_or("none", Action::id);
-        samples.add(machines, &[("machine", &member.name), ("action", action)], 1.0);
+        let verdict = member.verdict.id();
+        samples.add(machines, &[("machine", &member.name), ("action", action), ("verdict", verdict)], 1.0);
     }
     let outliers = samples.family(
         "peerlane_fleet_outlier_loss_ratio",

@@ -130,6 +130,7 @@ pub(crate) mod tests {
             cols: vec![col.to_owned()],
             values: vec![vec![Some(value)]],
             title: title.to_owned(),
+            ..Matrix::default()
         }
     }
 

@@ -20,6 +20,7 @@ pub use prediction::{MachinePrediction, PredictedMatrix, PredictionDocument};
 pub use systems::{SystemSummary, SystemsDocument};
 
 #[cfg(test)]
+#[cfg(feature = "schema")]
 mod tests {
     use super::*;
 

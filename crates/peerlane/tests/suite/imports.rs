@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 const ORDER: [(&str, &str); 11] = [
     (
         "peerlane-machine",
-        "one_line blame units names subject gap stats copy_time date fit random origin fabric matrix curve fact transfer exchange halo spin_glass bfs counter fault machine",
+        "schema one_line blame units names subject gap stats copy_time date random origin fabric matrix fit curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
     ("peerlane-read", "input_file knowledge evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
-    ("peerlane-measure", "plan run measure simulated_machine nodes"),
+    ("peerlane-measure", "kinds plan run measure simulated_machine nodes"),
     (
         "peerlane-gpu",
         "system pattern timeline foreign counters kernels host output search session library bindings open cuda failure nccl nvml discover live",

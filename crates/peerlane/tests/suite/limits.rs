@@ -210,8 +210,8 @@ fn a_pipe_in_a_folder_is_reported_and_loops_and_dead_links_are_passed_over() {
     let piped = folder.pipe("pipe");
     let path = folder.0.clone();
     let found = in_time(move || read_path(&path).unwrap());
-    assert_eq!((found.evidence.len(), found.warnings.len()), (1, usize::from(piped)));
-    assert!(found.warnings.iter().all(|warning| warning.message.contains("pipe: is a FIFO, not a file")));
+    assert_eq!((found.evidence.len(), found.unread.len()), (1, usize::from(piped)));
+    assert!(found.unread.iter().all(|why| why.contains("pipe: is a FIFO, not a file")));
 }
 
 #[test]

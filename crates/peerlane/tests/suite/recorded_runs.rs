@@ -339,7 +339,7 @@ fn halo_exchanges_are_as_predicted_but_for_copies_of_some_sizes() {
     for cell in &run.cells {
         let Work::Halo(halo) = &cell.work else { continue };
         let measured = cell.value().unwrap();
-        let off = model.halo(halo).unwrap().told(halo.face.0 as f64) * 1e6 / measured - 1.0;
+        let off = model.halo(halo).unwrap().notified(halo.face.0 as f64) * 1e6 / measured - 1.0;
         eprintln!("{halo:?}: {measured:.2} us, predicted {:+.1} %", 100.0 * off);
         let in_pieces = halo.exchange == Exchange::Copies && halo.face >= Bytes::from_mib(1);
         assert!(if in_pieces { off < 0.0 && off > -0.3 } else { off.abs() < 0.1 }, "{halo:?}: {off}");

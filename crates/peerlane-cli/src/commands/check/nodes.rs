@@ -38,7 +38,7 @@ pub(crate) fn run(args: &CheckArgs, record: Record, out: &mut dyn Write) -> Resu
         Some(format) => formats::write(out, format, &reports, args.detail.of_text(), line)?,
         None => json(out, &judged)?,
     }
-    let incomplete = judged.missing.is_some() || !run.complete;
+    let incomplete = judged.missing.is_some();
     super::say_missing(&judged.name, judged.missing.as_deref());
     Ok(Outcome { findings: reports.iter().any(|report| report.reaches(line)), incomplete })
 }

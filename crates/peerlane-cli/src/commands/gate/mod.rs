@@ -18,12 +18,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::JsonSchema;
 use peerlane::action::Action;
 use peerlane::gate::Conclusion;
 use peerlane::input_file;
 use peerlane::one_line::{escaped, shown};
 use peerlane::verdict::Gate;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::examination::{Examination, Task};

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::JsonSchema;
 use peerlane::gate::Conclusion;
 use peerlane::input_file::{self, Kind, attribute};
 use peerlane::one_line::shown;
 use peerlane::verdict::Gate;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::output_file::Lock;
@@ -166,8 +166,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Takes the file, and waits at most `patience` for another process that has it. A file that cannot be read as a state
-    /// is started anew, with a note.
+    /// Takes the file, and waits at most `patience` for another process that has it. A state that is damaged or of another
+    /// version is started anew, with a note; a file that is something else is left as it is.
     pub(super) fn open(path: &Path, patience: Duration) -> Result<Store, Busy> {
         let until = Instant::now() + patience;
         let lock = loop {
@@ -184,7 +184,11 @@ impl Store {
         };
         let (state, note) = match read(path) {
             Ok(state) => (state, None),
-            Err(why) => (State::default(), Some(format!("{}: {why}; started anew", shown(path)))),
+            Err(Unread::Foreign(why)) => {
+                let what = "it is not replaced; name another file, or remove it";
+                return Err(Busy::Failed(format!("{}: {why}; {what}", shown(path))));
+            }
+            Err(Unread::Damaged(why)) => (State::default(), Some(format!("{}: {why}; started anew", shown(path)))),
         };
         Ok(Store { lock, state, note })
     }
@@ -207,16 +211,31 @@ pub(super) enum Busy {
     Failed(String),
 }
 
-fn read(path: &Path) -> Result<State, String> {
+/// Why a file is not read as a state.
+enum Unread {
+    /// It is something else.
+    Foreign(String),
+    /// It was one, or is one of another version.
+    Damaged(String),
+}
+
+fn read(path: &Path) -> Result<State, Unread> {
     let text = match input_file::read(path, Kind::GateState) {
         Err(refused) if refused.is_absent() => return Ok(State::default()),
-        read => read.map_err(|refused| refused.cause.to_string())?,
+        read => read.map_err(|refused| Unread::Foreign(refused.cause.to_string()))?,
     };
-    let state: State = serde_json::from_slice(&text).map_err(|error| format!("not a state of the gate ({error})"))?;
-    if state.schema != SCHEMA {
-        return Err(format!("a {} document, not {SCHEMA}", peerlane::one_line::escaped(&state.schema)));
+    let read: Result<State, _> = serde_json::from_slice(&text);
+    let family = SCHEMA.trim_end_matches(|c: char| c.is_ascii_digit());
+    // an empty file is one that `mktemp` made, or what a full disk left; zeros are what a loss of power leaves
+    let is_own = text.iter().all(|byte| *byte == 0) || String::from_utf8_lossy(&text).contains(family);
+    match read {
+        Ok(state) if state.schema == SCHEMA => Ok(state),
+        _ if !is_own => Err(Unread::Foreign("not a state of the gate".to_owned())),
+        Ok(state) => {
+            Err(Unread::Damaged(format!("a {} document, not {SCHEMA}", peerlane::one_line::escaped(&state.schema))))
+        }
+        Err(error) => Err(Unread::Damaged(format!("not a state of the gate ({error})"))),
     }
-    Ok(state)
 }
 
 #[cfg(test)]
@@ -285,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_state_is_started_anew() {
+    fn a_damaged_state_is_started_anew_and_another_file_is_left() {
         let folder = std::env::temp_dir().join(format!("peerlane-gate-state-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("gate.json");
@@ -299,14 +318,18 @@ mod tests {
         assert_eq!(open().state.failures, 3);
         for text in [
             "",
-            "{",
-            "[]",
+            "{\"schema\": \"peerlane/gate-state/1\", ",
             "{\"schema\": \"peerlane/gate-state/2\", \"failures\": 1, \"passes\": 0, \"drain\": \"no\", \"updated\": 1}",
             "\u{0}",
         ] {
             fs::write(&path, text).unwrap();
             let store = open();
             assert!(store.note.is_some() && store.state == State::default(), "{text}");
+        }
+        for foreign in ["{", "[]", "{\"schema\": \"peerlane/run/1\"}"] {
+            fs::write(&path, foreign).unwrap();
+            assert!(matches!(Store::open(&path, Duration::ZERO), Err(Busy::Failed(_))), "{foreign}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), foreign);
         }
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,8 +1,8 @@
 //! Exit statuses by the conventions of the caller.
 
+use crate::JsonSchema;
 use crate::args::ExitStyle;
 use peerlane::verdict::Gate;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What the caller has to know.

@@ -1,6 +1,6 @@
 //! What is predicted of the collectives of one machine, as a document.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::Library;

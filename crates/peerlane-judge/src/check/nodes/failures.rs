@@ -11,7 +11,7 @@ use peerlane_measure::run::{Flag, FlagKind};
 pub(in crate::check) const LOST_NODE: Rule = Rule::new("lost-node", Look::Nodes(|view| raised(lost(view.run))));
 
 pub(in crate::check) const FAILED_BETWEEN_NODES: Rule =
-    Rule::new("failed-between-nodes", Look::Nodes(|view| raised(failed(view.run))));
+    Rule::new("failed-between-nodes", Look::Nodes(|view| raised(failed(view.run)))).never_usual();
 
 fn finding(rule: &Rule, subjects: Vec<Subject>, summary: String) -> Finding {
     let raised = rule.raise(FindingKind::Fault, Severity::Error, Certainty::Certain);

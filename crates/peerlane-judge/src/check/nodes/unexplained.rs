@@ -27,7 +27,7 @@ pub(crate) fn unexplained(run: &NodesRun, joined: &[ComparedStep], known: &[Find
     // on a network that is not known, pairs that run at once may share links
     let is_alone = |one: &ComparedStep| {
         let is_known = one.expected.as_ref().is_some_and(|expected| !expected.binding.through.is_empty());
-        is_known || one.cell.again || run.nodes.len() <= 2
+        is_known || one.cell.again || one.cell.step.is_loopback() || run.nodes.len() <= 2
     };
     let is_worse = |one: &&ComparedStep| {
         let step = &one.cell.step;

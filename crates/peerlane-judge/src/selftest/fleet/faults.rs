@@ -5,7 +5,7 @@ use peerlane_machine::fabric::{Interconnect, NodeId, NodeKind};
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::super::plants::{self, Kind, Plant};

@@ -11,7 +11,7 @@ mod plants;
 mod site;
 
 use super::{Alarm, Case, Input, SOUND_SEEDS};
-use crate::check::{Context, check, distinct, verdict};
+use crate::check::{Context, check, checked, distinct, verdict};
 use crate::finding::{Finding, FindingKind};
 use crate::verdict::Verdict;
 use peerlane_design::case::Case as Given;
@@ -196,7 +196,9 @@ impl Wanted {
             let context = Context::of(&given, &comparison);
             let found = check(&context);
             let reached = verdict(&context, &found);
-            if plant.is_none() && !matches!(reached, Verdict::Healthy | Verdict::Limited | Verdict::Fault) {
+            // a matrix of path classes alone is judged, though it does not make a machine healthy
+            let is_unread = reached == Verdict::NotJudged && checked(&context).is_empty();
+            if plant.is_none() && (is_unread || reached == Verdict::Unexplained) {
                 alarm("(verdict)", reached.words().to_owned());
             }
             findings.extend(found);

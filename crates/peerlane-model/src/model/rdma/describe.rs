@@ -1,6 +1,6 @@
 //! All that is known of RDMA between a GPU and a NIC, as `explain` shows it.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::constants::{Card, GpuMemory, node_part};

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use crate::model::{Model, ModelError, PeerAccess, Transfer};

@@ -3,7 +3,7 @@
 //! All follow from Little's law: what is under way, divided by the time that it is under way, is the rate. Equations and
 //! sources are in `docs/model-rdma.md`, section 2.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::Pipeline;

@@ -38,7 +38,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::ModelError;

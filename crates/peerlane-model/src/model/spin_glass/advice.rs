@@ -1,6 +1,6 @@
 //! From which lattice on several GPUs are faster than one, and by which method.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use super::{HalfSweep, is_beyond_caches};

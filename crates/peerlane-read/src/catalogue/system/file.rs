@@ -9,7 +9,7 @@ use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{CpuList, CpuVendor, Interconnect, NodeKind, PciAddress};
 use peerlane_machine::gap::Gap;
 use peerlane_machine::machine::{Facts, Slot};
-use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity, Unit};
+use peerlane_machine::matrix::{Direction, Engine, HostMemory, Operation, Pattern, Quantity, Unit};
 use peerlane_machine::one_line::Lines;
 
 /// A system file.
@@ -179,6 +179,9 @@ pub(super) struct PublishedEntry {
     pub(super) size: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) title: String,
+    /// The kind of host memory, and which transfers ran at once; by the title where they are not given.
+    pub(super) memory: Option<HostMemory>,
+    pub(super) pattern: Option<Pattern>,
     /// Why numbers of it differ from what the links explain, where that is known.
     pub(super) known_cause: Option<String>,
     /// All GPUs where it is not given; `cols` too.

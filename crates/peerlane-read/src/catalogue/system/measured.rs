@@ -104,7 +104,10 @@ impl Reading<'_> {
             cols,
             values,
             title: entry.title.clone(),
-        };
+            memory: entry.memory,
+            pattern: entry.pattern,
+        }
+        .typed_by_title();
         let origin = self.source.origin(PUBLISHED, at);
         let known_cause = entry.known_cause.clone();
         Ok(SourcedMatrix { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })

@@ -369,3 +369,29 @@ fn a_broken_line_is_listed_alone_and_a_list_of_errors_ends() {
     let many: String = (0..200).map(|i| format!("sw{i} = {{ part = \"zzz\" }}\n")).collect();
     assert_eq!(problems(&format!("name = \"n\"\n[nodes]\n{many}")).len(), problems::MOST);
 }
+
+#[test]
+fn memory_and_pattern_stand_in_their_own_keys_and_in_older_files_in_the_title() {
+    use peerlane_machine::matrix::{HostMemory, Pattern};
+    let of = |keys: &str| {
+        let entry = "quantity = \"bandwidth\"\nunit = \"GB/s\"\nrows = [\"GPU0\"]\ncols = [\"host\"]\nmatrix = \"5\"";
+        let machine = read_system(&format!("{SMALL}[[published]]\n{keys}\n{entry}\n"), "small.toml").unwrap();
+        let again = read_system(&write_system(&machine).unwrap(), "small.toml").unwrap();
+        let matrix = &machine.matrices[0].matrix;
+        assert_eq!(&again.matrices[0].matrix, matrix, "it is written as it was read");
+        (matrix.memory, matrix.pattern, matrix.is_of_pairs())
+    };
+    assert_eq!(of(""), (None, None, true));
+    assert_eq!(of("title = \"device to host, pinned\""), (None, None, true));
+    assert_eq!(of("memory = \"pinned\""), (Some(HostMemory::Pinned), None, true));
+    assert_eq!(of("memory = \"pageable\""), (Some(HostMemory::Pageable), None, false));
+    assert_eq!(of("title = \"bandwidthTest, PAGEABLE\""), (Some(HostMemory::Pageable), None, false));
+    assert_eq!(of("title = \"managed, prefetched\""), (Some(HostMemory::ManagedPrefetch), None, false));
+    assert_eq!(of("title = \"all_to_host_memcpy_ce\""), (None, Some(Pattern::AllToOne), false));
+    assert_eq!(of("title = \"host_to_all_memcpy_ce\""), (None, Some(Pattern::OneToAll), false));
+    // what is stated counts, whatever the title is
+    assert_eq!(of("title = \"one_to_all\"\npattern = \"all-to-all\""), (None, Some(Pattern::AllToAll), false));
+    let unknown =
+        format!("{SMALL}[[published]]\nmemory = \"wet\"\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"5\"\n");
+    assert!(refusal(&unknown).contains("wet"), "{}", refusal(&unknown));
+}

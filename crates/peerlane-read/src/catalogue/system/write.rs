@@ -318,6 +318,8 @@ impl Writer<'_> {
             unit: matrix.unit,
             size: matrix.size.map(|size| size.0),
             title: matrix.title.clone(),
+            memory: matrix.memory,
+            pattern: matrix.pattern,
             known_cause: measured.known_cause.clone(),
             rows: named(rows),
             cols: named(cols),

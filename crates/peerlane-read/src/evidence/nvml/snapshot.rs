@@ -2,7 +2,7 @@
 //!
 //! Every value is NVML's own, in its own unit. A value that a call did not give is left out, with the reason in [`Snapshot::absent`].
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use peerlane_machine::fabric::{CpuList, PciAddress, PcieWidth};

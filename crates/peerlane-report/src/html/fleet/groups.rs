@@ -1,9 +1,9 @@
 //! All-reduces of groups of nodes, which are between no two nodes.
 
+use crate::JsonSchema;
 use peerlane::nodes::{Cell, NodesRun, drops};
 use peerlane::nodes_check::quantity;
 use peerlane::site::ComparedStep;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::per_mille;

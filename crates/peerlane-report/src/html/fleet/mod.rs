@@ -13,12 +13,12 @@ pub use nodes::nodes_page;
 
 use std::collections::HashMap;
 
+use crate::JsonSchema;
 use peerlane::action::Action;
 use peerlane::check::Severity;
 use peerlane::fleet::{Fleet, Kind, Member, Outlier, Shared, Unread};
 use peerlane::matrix::Unit;
 use peerlane::subject::join;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::page::fill;
@@ -285,7 +285,7 @@ impl TestView {
 
 impl MemberView {
     fn of(member: &Member) -> MemberView {
-        let Member { name, kind, records, first, last, action, scores } = member;
+        let Member { name, kind, records, first, last, action, scores, .. } = member;
         MemberView {
             name: name.clone(),
             kind: *kind,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::JsonSchema;
 use peerlane::action::Action;
 use peerlane::check::{Finding, Severity};
 use peerlane::fleet::{Figures, Outlier};
@@ -15,7 +16,6 @@ use peerlane::run::FlagKind;
 use peerlane::site::{ComparedStep, Comparison, OFF};
 use peerlane::stats::Median;
 use peerlane::subject::Subject;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{GroupView, groups};

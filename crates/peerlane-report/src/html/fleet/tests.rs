@@ -5,6 +5,7 @@ use peerlane::check::{Certainty, Finding, FindingKind, Severity};
 use peerlane::fleet::{Figures, Fleet, Kind, Member, Outlier, Test, Unread};
 use peerlane::matrix::Unit;
 use peerlane::subject::Subject;
+use peerlane::verdict::Verdict;
 
 use super::{FleetPage, MOST_UNREAD, fleet_page, per_mille};
 
@@ -60,6 +61,8 @@ fn fleet(machines: usize) -> Fleet {
         records: 3,
         first: Some("2026-11-20T06:00:12Z".to_owned()),
         last: Some("2026-11-23T06:00:12Z".to_owned()),
+        verdict: if at.is_multiple_of(EVERY) { Verdict::Fault } else { Verdict::Healthy },
+        incomplete: false,
         action: at.is_multiple_of(EVERY).then_some(Action::Isolate),
         scores: (0..TESTS).map(|test| Some(0.9 + 0.001 * ((at * 31 + test * 17) % 150) as f32)).collect(),
     };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity};
 use peerlane::names::is_host;
-use peerlane::plan::{StreamKernel, Test, Work};
+use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, CellMatrix};
 use peerlane::transfer::Registration;
 
@@ -206,28 +206,4 @@ fn label(of: &CellMatrix) -> String {
     words.extend(m.title.split_once(", ").map(|(_, extra)| extra.to_owned()));
     words.extend((of.test == Test::Pageable).then(|| "pageable".to_owned()));
     words.join(", ")
-}
-
-/// Host memory alone, one row per node.
-pub(super) fn host_memory(out: &mut dyn Write, view: &View) -> io::Result<()> {
-    let kernels = [(StreamKernel::Read, "read"), (StreamKernel::Copy, "copy"), (StreamKernel::Triad, "triad")];
-    let node = |cell: &Cell| match &cell.work {
-        Work::HostMemory { node, .. } => Some(node.clone()),
-        _ => None,
-    };
-    let mut rows: Vec<String> = view.cells.iter().filter_map(node).collect();
-    rows.sort_by(|a, b| peerlane::names::natural(a).cmp(&peerlane::names::natural(b)));
-    rows.dedup();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let at = |row: &String, kernel: StreamKernel| {
-        let work = Work::HostMemory { node: row.clone(), kernel };
-        view.cells.iter().rev().find(|c| c.work == work)
-    };
-    let cells: Vec<Vec<Option<&Cell>>> = rows.iter().map(|row| kernels.map(|(k, _)| at(row, k)).to_vec()).collect();
-    let unit = once(&cells).first().map_or(Unit::GigabytesPerSecond, |c| c.unit);
-    heading(out, &format!("host memory alone, bytes counted as in STREAM, {unit}"), Test::Memory.name())?;
-    grid(out, &rows, &kernels.map(|(_, name)| name.to_owned()), &cells, Digits::Alike)?;
-    view.below(out, &once(&cells))
 }

@@ -104,11 +104,11 @@ fn answer(index: usize, step: &Step) -> Vec<Cell> {
                 8.0 + halo.face.0 as f64 * halo.sides() as f64 / 394e3,
             )]
         }
-        Work::Rdma(_) => vec![gb(48.0)],
         Work::SpinGlass(lattice) => {
             vec![cell(Quantity::UpdateTime, Unit::Picoseconds, 9.1 / lattice.gpus.len() as f64)]
         }
         Work::Bfs(search) => vec![cell(Quantity::EdgeRate, Unit::Gteps, 700.0 * search.gpus.len() as f64)],
+        other => other.kind().answers().iter().map(|(quantity, unit)| cell(*quantity, *unit, 48.0)).collect(),
     }
 }
 

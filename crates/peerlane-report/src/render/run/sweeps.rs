@@ -25,20 +25,10 @@ struct Column<'a> {
 impl Column<'_> {
     /// The fit to rates or times; a bus bandwidth is not the rate of a message.
     fn fit(&self) -> Option<Fit> {
-        let values =
-            || self.cells.iter().filter_map(|(size, cell)| Some((*size, cell.as_ref()?, cell.as_ref()?.value()?)));
-        let (_, first, _) = values().next()?;
-        match first.quantity {
-            Quantity::Bandwidth => {
-                let rates = values().filter_map(|(size, cell, value)| Some((size, cell.unit.rate(value)?)));
-                Fit::of_rates(&rates.collect::<Vec<_>>()).ok()
-            }
-            Quantity::Latency => {
-                let times = values().filter_map(|(size, cell, value)| Some((size, cell.unit.time(value)?)));
-                Fit::of_times(&times.collect::<Vec<_>>()).ok()
-            }
-            _ => None,
-        }
+        let value = |(size, cell): &(Bytes, Option<&Cell>)| Some((*size, cell.as_ref()?.value()?));
+        let (_, first) = self.cells.iter().find(|at| value(at).is_some())?;
+        let unit = first.filter(|cell| matches!(cell.quantity, Quantity::Bandwidth | Quantity::Latency))?.unit;
+        Fit::of_values(unit, self.cells.iter().filter_map(value))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The document of `explain`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use peerlane_design::upgrades::Upgrade;

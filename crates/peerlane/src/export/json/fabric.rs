@@ -1,6 +1,6 @@
 //! The document of `map`.
 
-use schemars::JsonSchema;
+use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::machine::Machine;

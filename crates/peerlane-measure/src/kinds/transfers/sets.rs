@@ -2,22 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use super::{HOST, MOST_PAIRED, SHARED, Site, both, driven, moving};
-use crate::plan::rounds::round_robin;
-use crate::plan::{Step, Test};
+use super::super::site::{HOST, MOST_PAIRED, Site, both, driven, moving, round_robin};
+use super::super::{Size, Step, Test};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::transfer::Transfer;
+use peerlane_machine::units::Bytes;
+
+/// A message of several transfers at once, which share what they run over.
+const SHARED: Size = Size::UpTo(Bytes::from_mib(256));
 
 /// The most GPUs of which every subset is measured.
 const MOST_SUBSETS: usize = 5;
 
 /// Each GPU to all others; of more than [`MOST_PAIRED`], the first alone.
-pub(super) fn one_to_all(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn one_to_all(site: &Site<'_>) -> Vec<Step> {
     one_and_others(site, Test::OneToAll, driven)
 }
 
 /// All others to each GPU; of more than [`MOST_PAIRED`], to the first alone.
-pub(super) fn all_to_one(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn all_to_one(site: &Site<'_>) -> Vec<Step> {
     one_and_others(site, Test::AllToOne, |one, other, kind| driven(other, one, kind))
 }
 
@@ -39,7 +42,7 @@ fn one_and_others(
 
 /// Every GPU to the one so many places on, for every number of places, and every GPU with a partner, both ways, for
 /// every round of a tournament. Of more than [`MOST_PAIRED`] GPUs, places that are powers of two, and no tournament.
-pub(super) fn permutations(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn permutations(site: &Site<'_>) -> Vec<Step> {
     let n = site.gpus.len();
     let few = n <= MOST_PAIRED;
     let places = (1..n).filter(|k| few || k.is_power_of_two());
@@ -89,7 +92,7 @@ fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, dir
 }
 
 /// All GPUs from the host, to it, and both ways.
-pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn all_host(site: &Site<'_>) -> Vec<Step> {
     let all: Vec<usize> = (0..site.gpus.len()).collect();
     let directions = [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Both];
     let of = |engine: Engine| directions.map(|direction| with_host(site, Test::AllHost, &all, engine, direction));
@@ -100,7 +103,7 @@ pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
 ///
 /// Of up to five GPUs all sets. Of more: blocks of 1, 2, 4 … neighbours, each GPU with the one half way round, all but
 /// the last, and all.
-pub(super) fn subsets(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn subsets(site: &Site<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     for members in chosen_subsets(site.gpus.len()) {
         for direction in [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Mixed, HostDirection::Both] {

@@ -1,10 +1,12 @@
 //! Applications on lattices.
 
-use super::Site;
-use super::halos::decomposition;
-use crate::plan::{Scope, Size, Step, Test, Work};
+use super::halo::{decomposition, via};
+use super::{Kind, Path, Predicted, Scope, Site, Size, Step, TableCell, Task, Test, Truth, Work, are_picked, names};
 use peerlane_machine::exchange::Exchange;
+use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::names::{list, ranges};
 use peerlane_machine::spin_glass::SpinGlass;
+use peerlane_model::model::Model;
 
 /// Sides at which everything is measured, from what caches hold to what takes 14 GB.
 const SIDES: [u32; 5] = [64, 128, 256, 512, 1024];
@@ -46,7 +48,7 @@ fn blocks(gpus: usize) -> Vec<[u32; 3]> {
 /// exchange, overlapped and not; on all and on the first at [`LARGE`] sides, too, the smallest first. Lattices that grow with the GPUs are
 /// overlapped, by every exchange. All GPUs also have blocks instead of slabs, at [`IN_BLOCKS`] sides. A quick plan has one lattice of each GPU,
 /// and all of them by stores, overlapped.
-pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
+pub(super) fn steps(site: &Site<'_>) -> Vec<Step> {
     let step = |lattice: SpinGlass| {
         let size = Size::Exactly(lattice.bytes());
         lattice.problem().is_none().then_some(Step { test: Test::SpinGlass, work: Work::SpinGlass(lattice), size })
@@ -111,9 +113,88 @@ pub(super) fn spin_glass(site: &Site<'_>) -> Vec<Step> {
         let ways = large(n).flat_map(|side| Exchange::ALL.map(|exchange| (side, exchange)));
         steps.extend(ways.filter_map(|(side, exchange)| lattice(&site.gpus, side, exchange, true)));
     }
-    // last: what they hold would leave no room for a lattice in one piece beside slabs
+    // last: what they hold would leave no room for a lattice in one piece next to slabs
     steps.extend(large(1).filter_map(|side| lattice(&site.gpus[..1], side, Exchange::Stores, false)));
     steps
+}
+
+/// Updates of a half-sweep.
+fn updates(lattice: &SpinGlass) -> f64 {
+    lattice.places() as f64 / 2.0
+}
+
+impl<'w> Kind<'w> for &'w SpinGlass {
+    fn words(&self) -> String {
+        let how = match self.gpus.len() {
+            1 => String::new(),
+            _ => format!(", {}, {}", self.exchange.name(), if self.overlap { "overlap" } else { "serial" }),
+        };
+        format!("{}{}, L = {}{}{how}", list(&self.gpus), self.cut(), self.side, self.each())
+    }
+
+    fn nodes(&self) -> Vec<&'w str> {
+        names(&self.gpus)
+    }
+
+    fn paths(&self) -> Vec<Path<'w>> {
+        let (grid, via) = (self.grid(), via(self.exchange));
+        let sends = grid.sends().filter_map(|sent| Some((self.gpus.get(sent.from)?, self.gpus.get(sent.to)?)));
+        sends.map(|(from, to)| Path { from, to, via }).collect()
+    }
+
+    fn answers(&self) -> &'static [(Quantity, Unit)] {
+        &[(Quantity::UpdateTime, Unit::Picoseconds)]
+    }
+
+    /// Of a lattice that is cut, also the three parts of its half-sweeps.
+    fn numbers(&self) -> usize {
+        if self.gpus.len() > 1 { 4 } else { 1 }
+    }
+
+    fn is_picked(&self, has: &dyn Fn(&str, &str) -> bool) -> bool {
+        are_picked(&self.gpus, has)
+    }
+
+    fn table(&self) -> Option<TableCell> {
+        let gpus = ranges(&self.gpus);
+        let row = match self.gpus.len() {
+            1 => gpus,
+            _ => {
+                let when = if self.overlap { "overlap" } else { "serial" };
+                let weak = if self.weak { ", L a GPU" } else { "" };
+                format!("{gpus}{}, {}, {when}{weak}", self.cut(), self.exchange.name())
+            }
+        };
+        Some(TableCell {
+            title: format!("spin glass, over-relaxation, {} of a place", Quantity::UpdateTime.name()),
+            row,
+            column: (self.side.into(), format!("L={}", self.side)),
+            wide: false,
+        })
+    }
+
+    fn predicted(&self, model: &Model) -> Option<Predicted> {
+        let predicted = model.spin_glass(self)?;
+        let exchange = Some(predicted.exchange / predicted.total);
+        Some(Predicted { value: predicted.total / updates(self) * 1e12, exchange })
+    }
+
+    /// As slow as the slowest of its GPUs.
+    fn simulate(&self, size: Size, truth: &Truth) -> Result<Task, String> {
+        let slowness = truth.slowest(&self.gpus)?;
+        self.problem().map_or(Ok(()), Err)?;
+        let predicted = truth.model.spin_glass(self).ok_or_else(|| {
+            format!(
+                "the model does not predict this: a rate is not known, or caches hold much of a lattice of L = {}",
+                self.side
+            )
+        })?;
+        let mut values = vec![predicted.total / updates(self)];
+        if self.gpus.len() > 1 {
+            values.extend([predicted.update, predicted.boundary, predicted.exchange]);
+        }
+        Ok(truth.timed(size, values.into_iter().map(|value| value * slowness).collect()))
+    }
 }
 
 #[cfg(test)]

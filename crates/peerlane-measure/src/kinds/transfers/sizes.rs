@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::{Site, driven, moving};
-use crate::plan::{Scope, Size, Step, Test, Work};
+use super::super::site::{Site, driven, moving};
+use super::super::{Scope, Size, Step, Test};
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::matrix::Operation;
-use peerlane_machine::transfer::{Collective, Transfer};
+use peerlane_machine::transfer::Transfer;
 use peerlane_machine::units::Bytes;
 
 /// 8 B to 1 GiB: in full every power of two, else every third, in a quick plan the two ends.
-fn messages(scope: Scope) -> impl Iterator<Item = Size> + Clone {
+pub(in crate::kinds) fn messages(scope: Scope) -> impl Iterator<Item = Size> + Clone {
     let stride = match scope {
         Scope::Quick => 27,
         Scope::Default => 3,
@@ -21,7 +21,7 @@ fn messages(scope: Scope) -> impl Iterator<Item = Size> + Clone {
 
 /// The first pair of GPUs of each path class, and the first GPU of each class of path to its host memory, both ways;
 /// by copy engine and by kernel.
-pub(super) fn sizes(site: &Site<'_>) -> Vec<Step> {
+pub(in crate::kinds) fn steps(site: &Site<'_>) -> Vec<Step> {
     let mut seen: HashSet<Option<PathClass>> = HashSet::new();
     let class = |a: &str, b: &str| site.fabric.class(site.fabric.find(a)?, site.fabric.find(b)?);
     // in the order of their names, so that it is GPU0 that stands for the rest
@@ -44,13 +44,4 @@ pub(super) fn sizes(site: &Site<'_>) -> Vec<Step> {
         }
     }
     steps
-}
-
-/// Every collective among all GPUs.
-pub(super) fn collectives(site: &Site<'_>) -> Vec<Step> {
-    let step = |operation, size| {
-        let work = Work::Collective { operation, gpus: site.gpus.clone() };
-        Step { test: Test::Collectives, work, size }
-    };
-    Collective::ALL.into_iter().flat_map(|op| messages(site.scope).map(move |size| step(op, size))).collect()
 }

@@ -1,7 +1,7 @@
 //! Rates of transfers that run at once, slow directions and throttled GPUs included.
 
-use super::Fault;
 use peerlane_machine::fabric::NodeId;
+use peerlane_machine::fault::Fault;
 use peerlane_model::model::{Model, ModelError, Route, Transfer};
 
 /// A transfer, and who drives it.
