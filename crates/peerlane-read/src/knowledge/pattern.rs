@@ -125,44 +125,43 @@ pub(super) fn fit<'p, 't>(pattern: &'p str, anchor: usize, text: &'t str, at: us
     let start_of_words = at.checked_sub(anchor - from)?;
     text.get(start_of_words..)?.strip_prefix(words)?;
     let mut parts = Vec::new();
-    let start = before(&pieces[..middle], text, start_of_words, &mut parts)?;
-    parts.reverse();
     let mut tries = MOST_TRIES;
+    let start = before(&pieces[..middle], text, start_of_words, &mut tries, &mut parts)?;
+    parts.reverse();
+    tries = MOST_TRIES;
     let end = after(&pieces[middle + 1..], text, start_of_words + words.len(), &mut tries, &mut parts)?;
     parts.retain(|(name, _)| *name != "_");
     Some(Fit { place: (start, end), parts })
 }
 
-/// Fits pieces that end at a byte; returns where they begin.
+/// Fits pieces that end at a byte; returns where they begin. Words may come several times before a part: the nearest place at which all
+/// that precedes fits counts.
 fn before<'p, 't>(
     pieces: &[Piece<'p>],
     text: &'t str,
-    mut end: usize,
+    end: usize,
+    tries: &mut usize,
     parts: &mut Vec<(&'p str, &'t str)>,
 ) -> Option<usize> {
-    let mut rest = pieces;
-    while let [more @ .., Piece::Part(name, kind)] = rest {
-        let earlier = text.get(..end)?;
-        let (value, start) = match more {
-            [.., Piece::Words(_, words)] => {
-                let line = if words.contains('\n') { 0 } else { earlier.rfind('\n').map_or(0, |at| at + 1) };
-                let places = earlier.get(line..)?.rmatch_indices(words).take(MOST_TRIES);
-                let mut fitting = places.map(|(at, _)| (line + at, earlier.get(line + at + words.len()..)));
-                fitting.find_map(|(at, value)| Some((value.filter(|value| kind.fits(value))?, at)))?
-            }
-            _ => {
-                let value = trailing(earlier, *kind);
-                (value, end - value.len())
-            }
-        };
-        if !kind.fits(value) {
-            return None;
-        }
+    let [rest @ .., Piece::Part(name, kind)] = pieces else { return Some(end) };
+    let earlier = text.get(..end)?;
+    let [rest @ .., Piece::Words(_, words)] = rest else {
+        let value = trailing(earlier, *kind);
         parts.push((name, value));
-        end = start;
-        rest = if let [more @ .., Piece::Words(..)] = more { more } else { more };
+        return kind.fits(value).then_some(end - value.len());
+    };
+    let line = if words.contains('\n') { 0 } else { earlier.rfind('\n').map_or(0, |at| at + 1) };
+    for (at, _) in earlier.get(line..)?.rmatch_indices(words) {
+        *tries = tries.checked_sub(1)?;
+        let Some(value) = earlier.get(line + at + words.len()..).filter(|value| kind.fits(value)) else { continue };
+        let known = parts.len();
+        parts.push((name, value));
+        if let Some(start) = before(rest, text, line + at, tries, parts) {
+            return Some(start);
+        }
+        parts.truncate(known);
     }
-    Some(end)
+    None
 }
 
 /// Fits pieces that begin at a byte; returns where they end. Words may come several times after a part: the first place at which all
@@ -276,6 +275,10 @@ mod tests {
         assert_eq!(
             parts("failed for {text} : {n} bytes", "failed for a : b : 12 bytes"),
             of(&[("text", "a : b"), ("n", "12")])
+        );
+        assert_eq!(
+            parts("{bdf}: {_}has failed again", "pcieport 0000:40:01.1: pciehp: Slot(1): has failed again"),
+            of(&[("bdf", "0000:40:01.1")])
         );
     }
 
