@@ -3,9 +3,9 @@
 
     scripts/knowledge/coverage.py PROGRAM SOURCE [--open] [--peerlane BINARY]
 
-PROGRAM is nccl, rccl, ofi, nvrm or pci; SOURCE a checkout, or a git directory (its HEAD is read). Each message is made a line with plain
-values in place of its formats, and given to `peerlane check`. The last line counts: messages with an entry of their own, with a
-family's, and without one. `--open` lists the latter two.
+PROGRAM is nccl, rccl, ofi, nvrm, nvrm-kernel or pci; SOURCE a checkout, or a git directory (its HEAD is read). Each message is made a line with plain
+values in place of its formats, and given to `peerlane check`. The last lines count messages by class: those with an entry of their own, and
+those of a family; and those without one. `--open` lists the latter two.
 """
 
 import json
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # The call that prints a warning, the folder, and what a line of the log looks like.
@@ -22,7 +24,8 @@ PROGRAMS = {
     "nccl": (r"\bWARN\(", "src", "h1:11:12 [0] {file}:{line} NCCL WARN {text}"),
     "rccl": (r"\bWARN\(", "src", "h1:11:12 [0] {file}:{line} NCCL WARN {text}"),
     "ofi": (r"\bNCCL_OFI_WARN\(", "src", "h1:11:12 [0] call:{line} NCCL WARN NET/OFI {text}"),
-    "nvrm": (r"\bNV_PRINTF\(\s*LEVEL_ERROR\s*,|\bnv_printf\(\s*NV_DBG_ERRORS\s*,", "", "[ 12.345678] {text}"),
+    "nvrm": (r"\bNV_PRINTF\(\s*LEVEL_ERROR\s*,", "src/nvidia", "[ 12.345678] NVRM: {function}: {text}"),
+    "nvrm-kernel": (r"\bnv_printf\(\s*NV_DBG_ERRORS\s*,", "kernel-open/nvidia", "[ 12.345678] {text}"),
     "pci": (r"\b(?:pci|ctrl|dev)_(?:err|warn)\([^,\"]*,", "drivers/pci", "[ 12.345678] pcieport 0000:00:01.1: {text}"),
 }
 
@@ -35,9 +38,14 @@ def sources(source: Path, folder: str):
     if (source / "HEAD").exists():
         git = ["git", "-C", str(source)]
         listed = subprocess.run([*git, "ls-tree", "-r", "--name-only", "HEAD", *([folder] if folder else [])], capture_output=True, text=True, check=True)
-        for name in listed.stdout.splitlines():
-            if name.endswith(suffixes):
-                yield name, subprocess.run([*git, "show", f"HEAD:{name}"], capture_output=True, check=True).stdout.decode(errors="replace")
+        names = [name for name in listed.stdout.splitlines() if name.endswith(suffixes)]
+        asked = "".join(f"HEAD:{name}\n" for name in names).encode()
+        rest = subprocess.run([*git, "cat-file", "--batch"], input=asked, capture_output=True, check=True).stdout
+        for name in names:
+            head, rest = rest.split(b"\n", 1)
+            size = int(head.split()[2])
+            yield name, rest[:size].decode(errors="replace")
+            rest = rest[size + 1:]
     else:
         for path in sorted((source / folder).rglob("*")):
             if path.suffix in suffixes and path.is_file():
@@ -45,19 +53,20 @@ def sources(source: Path, folder: str):
 
 
 def messages(source: Path, call: str, folder: str):
-    """Formats of messages with their place, each once."""
+    """Formats of messages with their place and function, each once."""
     seen = set()
     for name, text in sources(source, folder):
         for match in re.finditer(call, text):
             rest = text[match.end():]
             pieces = []
-            while piece := re.match(r'\s*(?:"((?:\\.|[^"\\])*)"|(PRI[a-zA-Z0-9]+))', rest):
+            while piece := re.match(r'\s*(?:"((?:\\.|[^"\\])*)"|(PRI[a-zA-Z0-9]+|NvU64_fmt.|NvP64_fmt))', rest):
                 pieces.append(piece[1] if piece[1] is not None else "d")
                 rest = rest[piece.end():]
             form = "".join(pieces)
             if form and form not in seen:
                 seen.add(form)
-                yield name, text.count("\n", 0, match.start()) + 1, form
+                functions = re.findall(r"^(?:[\w *]+[ *])?(\w+)\s*\((?!.*;$)", text[:match.start()], re.M)
+                yield name, text.count("\n", 0, match.start()) + 1, functions[-1] if functions else "call", form
 
 
 def composed(form: str) -> str:
@@ -69,10 +78,10 @@ def composed(form: str) -> str:
 
 
 def entries():
-    """Names of all entries: true for those of a family."""
+    """All entries by name: the class, and whether it is a family's."""
     folder = Path(__file__).resolve().parents[2] / "knowledge"
     files = (tomllib.loads(path.read_text()) for path in sorted(folder.glob("*.toml")))
-    return {entry["id"]: entry.get("family", False) for file in files for entry in file["entry"]}
+    return {entry["id"]: (entry.get("class", "internal"), entry.get("family", False)) for file in files for entry in file["entry"]}
 
 
 def explained(binary: str, line: str, known: dict):
@@ -98,20 +107,26 @@ def main():
     binary = sys.argv[sys.argv.index("--peerlane") + 1] if "--peerlane" in sys.argv else "target/debug/peerlane"
     call, folder, form = PROGRAMS[arguments[0]]
     known = entries()
-    own = family = bare = without = 0
-    for name, number, text in messages(Path(arguments[1]), call, folder):
+    lines, bare = [], 0
+    for name, number, function, text in messages(Path(arguments[1]), call, folder):
         if len(re.sub(r"%[-+ #0]*[\d.*]*[hlzjt]*[a-zA-Z]|\W", "", text)) < 4:
             bare += 1
             continue
         short = name.removeprefix(f"{folder}/")
-        rule = explained(binary, form.format(file=short, line=number, text=composed(text)), known)
-        own += rule is not None and not known[rule]
-        family += rule is not None and known[rule]
-        without += rule is None
-        if "--open" in sys.argv and (rule is None or known[rule]):
+        lines.append((short, number, text, form.format(file=short, line=number, function=function, text=composed(text))))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        rules = list(pool.map(lambda line: explained(binary, line[3], known), lines))
+    own, family, without = Counter(), Counter(), 0
+    for (short, number, text, _), rule in zip(lines, rules):
+        if rule is None:
+            without += 1
+        else:
+            (family if known[rule][1] else own)[known[rule][0]] += 1
+        if "--open" in sys.argv and (rule is None or known[rule][1]):
             print(f"{short}:{number}\t{rule or '-'}\t{text}")
-    total = own + family + without
-    print(f"{arguments[0]}: {total} messages: {own} with an entry of their own, {family} with a family's, {without} without; {bare} bare formats")
+    for name in sorted(own | family):
+        print(f"{name}: {own[name]} with an entry of their own, {family[name]} of a family")
+    print(f"{arguments[0]}: {len(lines)} messages: {own.total()} with an entry of their own, {family.total()} of a family, {without} without; {bare} bare formats")
 
 
 if __name__ == "__main__":
