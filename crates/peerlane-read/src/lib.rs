@@ -9,3 +9,4 @@ pub mod catalogue;
 pub mod evidence;
 #[expect(clippy::disallowed_methods, reason = "opens the files")]
 pub mod input_file;
+pub mod knowledge;

@@ -31,6 +31,9 @@ pub(crate) struct CheckArgs {
     /// Also report what has changed since this earlier run of the machine
     #[arg(long, value_name = "RUN.json")]
     pub(crate) baseline: Option<PathBuf>,
+    /// Also know the messages that the TOML files of this folder explain; what they add is marked
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) knowledge: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) learn: Learn,
 }

@@ -7,6 +7,8 @@ use std::io::Write;
 use peerlane::check::Settings;
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
+use peerlane::knowledge;
+use peerlane::one_line::shown;
 use peerlane::thresholds::thresholds;
 use peerlane::verdict::Line;
 use peerlane_report::Report;
@@ -23,6 +25,12 @@ use crate::target::write_coverage;
 use crate::{Failure, Outcome, fleet};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    if let Some(folder) = &args.knowledge {
+        let added = knowledge::add(folder).map_err(|error| Failure::Message(error.to_string()))?;
+        if added == 0 {
+            return Err(Failure::Message(format!("{}: no .toml file with an entry", shown(folder))));
+        }
+    }
     if let Some(record) = Record::only(&args.machines.targets) {
         return nodes::run(args, record?, out);
     }

@@ -10,6 +10,19 @@ use crate::help::commands;
 
 const TABLE: &str = include_str!("options/table.txt");
 
+/// A site's own entry.
+const KNOWLEDGE: &str = r#"
+program = "site"
+source = "our runbook"
+[[entry]]
+id = "site-widget"
+pattern = ["the widget is gone"]
+class = "hardware"
+summary = "The widget is gone"
+fix = "Bring another one."
+example = ["ERROR: the widget is gone"]
+"#;
+
 /// What the table says of an option.
 struct Line {
     command: String,
@@ -73,7 +86,7 @@ fn files(folder: &Path) {
     let system =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems/h200x4-vm.toml")).unwrap();
     let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
-    for name in ["here", "runs"] {
+    for name in ["here", "runs", "knowledge"] {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
     write("slow.toml", &format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.8\n"));
@@ -83,6 +96,11 @@ fn files(folder: &Path) {
         "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tPIX\tPIX\nGPU1\tPIX\t X \tPIX\nNIC0\tPIX\tPIX\t X \n\nNIC Legend:\n\n  NIC0: mlx5_acme_7\n",
     );
     write("slots.txt", "SLOT1 x16 @cpu0\n");
+    write(
+        "trouble.txt",
+        "GPU 0: NVIDIA H100 (UUID: GPU-a5c192c2-0000-0000-0000-000000000000)\nERROR: the widget is gone\n",
+    );
+    write("knowledge/site.toml", KNOWLEDGE);
     write("old.toml", "mine");
     let rules = ["gpu-throttled", "worse-than-before"]
         .map(|rule| format!("[[waive]]\nrule = \"{rule}\"\nmachines = [\"*\"]\nreason = \"known\"\n"));
@@ -120,6 +138,7 @@ fn effect(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, work: &Path, words: &
     let _ = fs::remove_dir_all(work);
     fs::create_dir_all(work.join("here")).unwrap();
     fs::create_dir_all(work.join("runs")).unwrap();
+    fs::create_dir_all(work.join("knowledge")).unwrap();
     for (path, content) in files {
         fs::write(work.join(path.strip_prefix(from).unwrap()), content).unwrap();
     }

@@ -72,7 +72,8 @@ fn covers(cause: &Raised, symptom: &Raised) -> bool {
     !symptom.finding.subjects.is_empty() && symptom.finding.subjects.iter().all(subject)
 }
 
-fn adopt(cause: &mut Raised, symptom: Raised) {
+/// Takes over what shows a symptom, and its cost.
+pub(super) fn adopt(cause: &mut Raised, symptom: Raised) {
     for place in symptom.finding.evidence {
         if !cause.finding.evidence.contains(&place) {
             cause.finding.evidence.push(place);

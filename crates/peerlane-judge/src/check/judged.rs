@@ -201,9 +201,17 @@ fn is_amd_gpu(context: &Context, node: &Node) -> bool {
     node.kind == NodeKind::Gpu && part.is_some_and(|part| part.pci_ids.iter().any(|id| id.starts_with("1002:")))
 }
 
-/// Whether only AMD's tools print such evidence.
+/// Whether such evidence is of AMD's GPUs: by the tool, a product's name, or RCCL's version.
 fn is_of_amd(evidence: &Evidence) -> bool {
-    ["rocm", "amd-smi", "TransferBench"].iter().any(|tool| evidence.origin.tool.starts_with(tool))
+    let by_tool = ["rocm", "amd-smi", "TransferBench"].iter().any(|tool| evidence.origin.tool.starts_with(tool));
+    let is_name = |name: &str| name.starts_with("AMD ") || name.contains("Radeon") || name.contains("Instinct");
+    by_tool
+        || match &evidence.fact {
+            Fact::Gpus(gpus) => gpus.iter().any(|gpu| gpu.name.as_deref().is_some_and(is_name)),
+            Fact::NcclLog(log) => log.version.as_deref().is_some_and(|version| version.contains("hip")),
+            Fact::Curve(curve) => curve.settings.values().any(|value| value.starts_with("rccl-tests")),
+            _ => false,
+        }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind};
+use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind, Unassigned};
+use peerlane_machine::units::Bytes;
 use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning};
 
 pub(super) const RULE: Rule = Rule::new("kernel-errors", Many(run));
@@ -141,7 +142,7 @@ fn lost(view: &View, log: &Log) -> Raised {
     report(view, Error, &log.lost, summary)
         .expected("a GPU that responds to the driver")
         .measured(measured)
-        .fix(with_recovery(log, log.lost.keys(), fix(About::Lost)))
+        .fix(with_recovery(log, log.lost.keys(), fix(About::Lost, &[])))
         .confirm("`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost GPU as (rev ff)")
 }
 
@@ -165,6 +166,7 @@ fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Rai
     let numbers = numbers.join(", ");
     let of_codes: Vec<String> =
         codes.iter().map(|(code, devices)| format!("Xid {code}: {}", counts(view, devices))).collect();
+    let alone: Vec<u32> = codes.iter().map(|(code, _)| *code).collect();
     let what = distinct(codes.iter().map(|(code, _)| meaning(*code).2)).join("; ");
     let first = codes.iter().find(|(code, devices)| *code == LINK_EVENT && devices.len() < all.len());
     let summary = |names: String| match (about, first) {
@@ -187,7 +189,7 @@ fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Rai
     let mut of_xid = report(view, worst, &all, summary)
         .expected("no hardware Xid errors")
         .measured(of_codes.join("; "))
-        .fix(with_recovery(log, all.keys(), fix(about)))
+        .fix(with_recovery(log, all.keys(), fix(about, &alone)))
         .confirm("`dmesg | grep -i xid`");
     of_xid.finding.kind = kind;
     of_xid
@@ -322,7 +324,8 @@ fn refused_accesses(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
 
 /// GPUs whose memory windows got no address space.
 fn no_address_space(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
-    let windows = logs.iter().flat_map(|log| &log.unassigned).filter(|w| w.gpu || is_gpu(view, w.address));
+    let is_used = |w: &&Unassigned| w.gpu || is_large(w.size) || is_gpu(view, w.address);
+    let windows = logs.iter().flat_map(|log| &log.unassigned).filter(is_used);
     let windows: Vec<_> = windows.collect();
     let devices: Counts = windows.iter().map(|w| (w.address, 1)).collect();
     let words = windows.iter().map(|w| {
@@ -332,11 +335,11 @@ fn no_address_space(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
     let measured = distinct(words).join("; ");
     let summary = |names| format!("The board has no address space for the memory windows (BARs) of {names}");
     let raised = report(view, Error, &devices, summary)
-        .expected("all BARs assigned: the driver cannot use the GPU otherwise")
+        .expected("all BARs assigned: the driver cannot use the device otherwise")
         .measured(format!("failed to assign {measured}"))
         .fix(
             "Turn on \"Above 4G Decoding\" in the BIOS, if it has it, and boot with `pci=realloc`. If that does not \
-             help, the board cannot use this GPU.",
+             help, the board cannot use this device.",
         )
         .confirm("`dmesg | grep BAR`; `lspci -vv -s DEVICE | grep Region`");
     (!devices.is_empty()).then_some(raised)
@@ -363,6 +366,11 @@ fn counted<'a>(view: &View, logged: impl Iterator<Item = &'a Logged>) -> Counts 
         *devices.entry(one.address).or_default() += one.count;
     }
     devices
+}
+
+/// Whether only GPUs, accelerators and adapters have windows of this size.
+fn is_large(size: Option<Bytes>) -> bool {
+    size.is_some_and(|size| size >= Bytes::from_mib(16))
 }
 
 fn is_gpu(view: &View, address: PciAddress) -> bool {

@@ -24,7 +24,14 @@ fn reported(view: &View, lost: bool) -> Option<Raised> {
         (why.contains("is lost") == lost && !is_hidden).then_some(why)
     })?;
     let names = list(&gpus.names);
-    let raised = if lost {
+    let raised = if gpus.values.iter().any(|why| why.contains("ERR!")) {
+        RULE.raise(Fault, Error, Likely)
+            .summary(format!("{names}: the driver cannot read its state any more"))
+            .fix(
+                "Read the kernel log for Xid errors of it, and restart the machine: a reset mostly fails then. If it comes back, \
+                 check its fan, temperature, power cables and riser, and have it serviced.",
+            )
+    } else if lost {
         RULE.raise(Fault, Error, Certain)
             .summary(format!("{names}: fallen off the bus, as the driver reports"))
             .fix(FIX)

@@ -51,7 +51,6 @@ pub(crate) mod gpu_nic_apart;
 mod half_duplex;
 mod hidden_pcie;
 mod host_buffers_far;
-mod host_setup;
 mod hot_or_throttled;
 mod hung_transfer;
 mod iommu_translates;
@@ -60,15 +59,16 @@ mod lane_budget;
 mod limited_link;
 mod lost_gpu;
 mod memory_rows;
+mod messages;
 mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
 mod nccl_missing_setting;
-mod nccl_multicast;
 mod nccl_network;
 mod nccl_staged_network;
 mod nccl_through_host;
 mod nvlink_lanes_down;
+mod open_lines;
 mod p2p_refused;
 mod p2p_slower_than_staged;
 mod path_not_assumed;
@@ -108,6 +108,7 @@ use peerlane_design::case::Case;
 use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
+use peerlane_read::knowledge::{Class, entry};
 use raised::Raised;
 pub(crate) use rule::Rule;
 pub use rule::Scope;
@@ -217,12 +218,12 @@ static RULES: &[Rule] = &[
     crowded_reads::RULE,
     nccl_through_host::RULE,
     nccl_staged_network::RULE,
-    nccl_multicast::RULE,
     nccl_network::RULE,
     nccl_missing_setting::RULE,
     rdma_ports::RULE,
     memory_rows::RULE,
-    host_setup::RULE,
+    messages::RULE,
+    open_lines::RULE,
     nodes::failures::LOST_NODE,
     nodes::slow::SLOW_NODE,
     nodes::slow::SLOW_NIC,
@@ -251,7 +252,12 @@ impl Action {
     pub fn of(finding: &Finding) -> Action {
         let is_fault = finding.contributes() == Some(Verdict::Fault);
         let rule = RULES.iter().find(|rule| is_fault && rule.id == finding.rule);
-        rule.map_or(Action::Monitor, |rule| rule.action(finding.reset))
+        let of_message = || match entry(&finding.rule).filter(|_| is_fault) {
+            Some(_) if finding.reset => Action::Reset,
+            Some(entry) if entry.class == Class::Hardware => Action::Isolate,
+            _ => Action::Monitor,
+        };
+        rule.map_or_else(of_message, |rule| rule.action(finding.reset))
     }
 }
 
@@ -288,7 +294,7 @@ pub(crate) fn is_never_usual(rule: &str) -> bool {
 /// [`check`] with a site's thresholds, less what it waives.
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
-    let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.machine(&view)).collect());
+    let mut raised = messages::follow(causes::fold(RULES.iter().flat_map(|rule| rule.machine(&view)).collect()));
     for rule in RULES {
         raised.extend(rule.left(&view, &raised));
     }

@@ -1,4 +1,5 @@
-//! Settings that RCCL itself asks for: of the kernel's command line and of the environment.
+//! Settings of NCCL and RCCL that cost something: those that RCCL itself asks for, of the kernel's command line and of the environment,
+//! and a limit of channels that leaves adapters idle.
 
 use super::nccl;
 use super::prelude::*;
@@ -38,7 +39,29 @@ fn run(view: &View) -> Vec<Raised> {
             .confirm("`cat /proc/cmdline`; `NCCL_DEBUG=WARN` without the warning");
         Some(raised)
     };
-    nccl::logs(view).into_iter().filter_map(of_log).collect()
+    let logs = nccl::logs(view);
+    let asked = logs.iter().filter_map(|(log, origin)| of_log((*log, *origin)));
+    asked.chain(logs.iter().filter_map(|(log, origin)| few_channels(view, log, origin))).collect()
+}
+
+/// Fewer channels than adapters: each channel uses one adapter at a time.
+fn few_channels(view: &View, log: &peerlane_machine::fact::NcclLog, origin: &Origin) -> Option<Raised> {
+    let limit =
+        |name: &str| Some((name.to_owned(), log.variables.get(name)?.trim_end_matches('.').parse::<usize>().ok()?));
+    let (name, most) = ["NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"].into_iter().find_map(limit)?;
+    let adapters = log.networks.len();
+    let idle = adapters.checked_sub(most).filter(|idle| *idle > 0 && most > 0)?;
+    let raised = RULE
+        .raise(Design, Warning, Likely)
+        .summary(format!(
+            "{name}={most} leaves {idle} of {adapters} adapters idle: NCCL has fewer channels than adapters"
+        ))
+        .expected(format!("at least {adapters} channels, one for each adapter"))
+        .measured(format!("{name} set to {most}; NET/IB uses {}", list(&log.networks)))
+        .evidence(view.cite([origin]))
+        .fix(format!("Unset {name}, or set it to a multiple of {adapters}."))
+        .confirm("`NCCL_DEBUG=INFO` prints the channels and, behind \"via NET/IB/\", the adapter of each");
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -52,6 +75,23 @@ mod tests {
         let warnings = warnings.iter().map(|w| (*w).to_owned()).collect();
         state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(NcclLog { warnings, ..NcclLog::default() }));
         findings(&machine, run).into_iter().map(|f| f.summary).collect()
+    }
+
+    #[test]
+    fn fewer_channels_than_adapters() {
+        let found = |channels: &str, adapters: usize| {
+            let mut machine = switched(2);
+            let variables = [("NCCL_MAX_NCHANNELS".to_owned(), channels.to_owned())].into();
+            let networks = (0..adapters).map(|n| format!("mlx5_{n}:1/RoCE")).collect();
+            state(
+                &mut machine,
+                "NCCL_DEBUG=INFO",
+                Fact::NcclLog(NcclLog { variables, networks, ..NcclLog::default() }),
+            );
+            findings(&machine, run).into_iter().map(|f| f.summary).collect::<Vec<_>>()
+        };
+        assert!(found("2", 8)[0].contains("6 of 8 adapters idle"));
+        assert_eq!((found("8", 8).len(), found("2", 1).len(), found("many", 8).len()), (0, 0, 0));
     }
 
     #[test]

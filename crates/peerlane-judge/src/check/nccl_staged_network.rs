@@ -100,7 +100,7 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     };
     let named = if named.is_empty() { String::new() } else { format!("; {}", named.join(", ")) };
     let raised = RULE
-        .raise(Design, if nics.is_empty() && off.is_empty() { Info } else { Warning }, Certain)
+        .raise(Design, if nics.is_empty() && off.is_empty() && !used { Info } else { Warning }, Certain)
         .summary("NCCL uses TCP sockets between hosts")
         .expected(if nics.is_empty() {
             "RDMA (`Using network IB`), where the hosts have adapters for it".to_owned()

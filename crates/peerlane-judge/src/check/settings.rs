@@ -6,6 +6,7 @@ use super::{OUTLIER, RULES};
 use crate::finding::Finding;
 use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
+use peerlane_read::knowledge::entry;
 
 /// What the rule `outlier` was called; waivers may still use the name.
 const OLD_OUTLIER: &str = "odd-one-out";
@@ -198,7 +199,7 @@ impl Settings {
             if waiver.rule == OLD_OUTLIER {
                 OUTLIER.id.clone_into(&mut waiver.rule);
             }
-            if !all_rules().contains(&waiver.rule.as_str()) {
+            if !all_rules().contains(&waiver.rule.as_str()) && entry(&waiver.rule).is_none() {
                 return Err(SettingsError::Rule(waiver.rule.clone()));
             }
         }

@@ -5,6 +5,4 @@
 pub struct FabricManager {
     /// The state of its service: `active (running)`, `failed (Result: exit-code)`, `inactive (dead)`, `not installed`.
     pub service: Option<String>,
-    /// Messages after which the fabric does not work, one of each kind.
-    pub messages: Vec<String>,
 }

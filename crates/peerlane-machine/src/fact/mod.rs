@@ -3,10 +3,10 @@
 mod fabric_manager;
 mod kernel;
 mod lines;
+mod message;
 mod nccl;
 mod pci;
 mod remark;
-mod setup;
 mod topo_text;
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ pub use kernel::{
     IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind, Recovery, SwitchXid, Unassigned, Xid,
 };
 pub use lines::{Gid, PcieLines};
+pub use message::{Message, OpenLine};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use remark::{Between, Claim, Remark};
-pub use setup::{SetupFailure, SetupFailureKind};
 
 use crate::curve::Curve;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
@@ -82,8 +82,10 @@ pub enum Fact {
     FabricManager(FabricManager),
     /// A test that compared what arrived with what was sent, and found it changed.
     Corrupt(CorruptData),
-    /// Messages that show a host, a container or a job that is set up wrongly.
-    SetupFailures(Vec<SetupFailure>),
+    /// A message of a program that is known by its words.
+    Message(Message),
+    /// Lines of one form that speak of trouble and are not known.
+    OpenLine(OpenLine),
 }
 
 impl Fact {
@@ -97,7 +99,6 @@ impl Fact {
             Fact::Sensors(readings) => readings.is_empty(),
             Fact::RdmaPorts(ports) => ports.is_empty(),
             Fact::Gids(gids) => gids.is_empty(),
-            Fact::SetupFailures(failures) => failures.is_empty(),
             _ => false,
         }
     }
@@ -229,6 +230,8 @@ pub struct GpuFacts {
     pub capable: PcieWidth,
     /// Temperature in °C.
     pub temperature: Option<f64>,
+    /// Temperature of its memory in °C.
+    pub memory_temperature: Option<f64>,
     /// Power in W.
     pub power: Option<f64>,
     /// Power limit in W.

@@ -30,7 +30,7 @@ fn status(text: &Text, found: &mut Found) {
         let line = text.line(i).trim();
         let unit = line.contains("nvidia-fabricmanager.service");
         if unit && (line.contains("could not be found") || line.contains("not-found")) {
-            let fact = FabricManager { service: Some("not installed".to_owned()), ..FabricManager::default() };
+            let fact = FabricManager { service: Some("not installed".to_owned()) };
             found.push(text, STATUS, text.numbers(i, i), Fact::FabricManager(fact));
             return None;
         }
@@ -42,7 +42,7 @@ fn status(text: &Text, found: &mut Found) {
             (i + 1..=i + STATUS_LINES).find_map(|k| Some((k, text.line(k).trim().strip_prefix("Active:")?.trim())))?;
         // `failed (Result: exit-code) since …`, `inactive (dead)`
         let state = state.split(" since ").next().unwrap_or(state).split(';').next().unwrap_or(state).trim();
-        let fact = FabricManager { service: Some(state.to_owned()), ..FabricManager::default() };
+        let fact = FabricManager { service: Some(state.to_owned()) };
         found.push(text, STATUS, text.numbers(i, at), Fact::FabricManager(fact));
         Some(at + 1)
     });
@@ -50,20 +50,19 @@ fn status(text: &Text, found: &mut Found) {
 
 fn log(text: &Text, found: &mut Found) {
     let (mut errors, mut lines) = (KernelFacts::default(), Span::default());
-    let (mut facts, mut messages) = (FabricManager::default(), Span::default());
     for (i, line) in text.iter() {
         if switch_error(line, &mut errors).is_some() {
             lines.add(i);
-        } else if message(line, &mut facts).is_some() {
-            messages.add(i);
         }
     }
     if let Some(lines) = lines.numbers(text) {
         found.push(text, LOG, lines, Fact::Kernel(errors));
     }
-    if let Some(lines) = messages.numbers(text) {
-        found.push(text, LOG, lines, Fact::FabricManager(facts));
-    }
+}
+
+/// Whether a line is one that is read here.
+pub(super) fn is_read(line: &str) -> bool {
+    switch_error(line, &mut KernelFacts::default()).is_some()
 }
 
 /// `detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61`; the
@@ -88,34 +87,6 @@ fn switch_error(line: &str, facts: &mut KernelFacts) -> Option<()> {
     } else if facts.switch_xids.len() < MOST {
         let what = "logged by the fabric manager".to_owned();
         facts.switch_xids.push(SwitchXid { address, code, fatal, what, links: port.into_iter().collect(), count: 1 });
-    }
-    Some(())
-}
-
-/// Messages after which the fabric does not work, by the words that stay the same.
-const MESSAGES: [&str; 6] = [
-    "number of NVSwitches don't match",
-    "aborting fabric manager",
-    "failed to find the GPU handle",
-    "don't match with driver version",
-    "request to query NVSwitch device information from NVSwitch driver failed",
-    "Failed to register GPU",
-];
-
-/// `[Mar 01 2024 12:00:00] [ERROR] [tid 99] detected number of NVSwitches don't match with any supported system topology, …`.
-fn message(line: &str, facts: &mut FabricManager) -> Option<()> {
-    if !(line.contains("[ERROR]") || line.contains("nv-fabricmanager[")) {
-        return None;
-    }
-    MESSAGES.iter().find(|words| line.contains(**words))?;
-    let words = line.rsplit_once("] ").map_or(line, |(_, words)| words);
-    let words =
-        words.split_once("nv-fabricmanager[").map_or(words, |(_, rest)| rest.split_once(": ").map_or(rest, |(_, w)| w));
-    // numbers differ from line to line
-    let plain: String = words.chars().take(200).collect();
-    let kind = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    if facts.messages.len() < 16 && !facts.messages.iter().any(|known| kind(known) == kind(&plain)) {
-        facts.messages.push(plain);
     }
     Some(())
 }
@@ -154,16 +125,13 @@ mod tests {
             scan,
             "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33\n\
              [Jul 23 2024 07:53:56] [ERROR] [tid 841] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n\
-             [Jul 23 2024 07:53:57] [ERROR] [tid 841] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n\
-             [Sep 17 2024 06:01:46] [ERROR] [tid 12] failed to find the GPU handle 5410063385821516767 in the multicast team request setup 6130285411925746235.\n\
-             [Sep 17 2024 06:01:47] [ERROR] [tid 12] failed to find the GPU handle 5410063385821516768 in the multicast team request setup 6130285411925746236.\n",
+             [Jul 23 2024 07:53:57] [ERROR] [tid 841] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61\n",
         );
-        let [errors, log] = found.evidence.as_slice() else { panic!("{found:#?}") };
-        let (Fact::Kernel(errors), Fact::FabricManager(log)) = (&errors.fact, &log.fact) else { panic!() };
+        let [errors] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::Kernel(errors) = &errors.fact else { panic!() };
         let errors: Vec<_> =
             errors.switch_xids.iter().map(|e| (e.code, e.fatal, e.links.as_slice(), e.count)).collect();
         assert_eq!(errors, [(20034, true, &[33][..], 1), (12028, false, &[61][..], 2)]);
-        assert_eq!(log.messages.len(), 1);
     }
 
     #[test]

@@ -25,7 +25,7 @@ const HALLMARKS: [&str; 12] = [
     "uncorrectable hardware error",
     "AMD-Vi: ",
     "DMAR: ",
-    "failed to assign",
+    ": BAR ",
     "PCIe Bus Error",
     "PCIe bandwidth",
     "iommu",
@@ -77,6 +77,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let tool = if command_line_only { COMMAND_LINE } else { TOOL };
         found.push(text, tool, lines, Fact::Kernel(facts));
     }
+}
+
+/// Whether a line is one that is read here.
+pub(super) fn is_read(line: &str) -> bool {
+    let mut facts = KernelFacts::default();
+    read_line(line, &mut facts) || Windows::default().read(line, &mut facts)
 }
 
 /// Reads a line of a log; whether it was one of those that matter.

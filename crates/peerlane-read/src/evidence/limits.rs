@@ -4,7 +4,7 @@
 
 use std::mem::size_of;
 
-use super::{Fact, Gid, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort, SetupFailure};
+use super::{Fact, Gid, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort};
 use peerlane_machine::fabric::PathClass;
 
 /// The most statements that are kept of one text, or of all sources together. A long issue thread has
@@ -91,15 +91,13 @@ pub(super) fn bytes(fact: &Fact) -> usize {
             let warnings = log.warnings.iter().map(|warning| NAME + warning.len()).sum::<usize>();
             rings + warnings + (log.ranks.len() + log.transports.len()) * 3 * NAME
         }
-        Fact::SetupFailures(failures) => {
-            failures.iter().map(|f| NAME + size_of::<SetupFailure>() + f.message.len()).sum()
-        }
+        Fact::Message(message) => message.quote.len() + message.parts.len() * 2 * NAME,
+        Fact::OpenLine(line) => NAME + line.quote.len(),
         Fact::Sensors(readings) => readings.len() * 4 * NAME,
         Fact::Modules(modules) => modules.loaded.len() * 2 * NAME,
         Fact::Gids(gids) => gids.len() * (size_of::<Gid>() + 4 * NAME),
-        Fact::FabricManager(facts) => facts.messages.iter().map(|message| NAME + message.len()).sum(),
         Fact::PcieLines(lines) => lines.payloads.len() * 2,
-        Fact::Kernel(_) | Fact::Acs(_) | Fact::Corrupt(_) => 0,
+        Fact::Kernel(_) | Fact::Acs(_) | Fact::Corrupt(_) | Fact::FabricManager(_) => 0,
     };
     size_of::<Fact>() + long
 }

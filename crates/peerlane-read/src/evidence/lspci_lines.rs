@@ -1,6 +1,7 @@
 //! Lines that `grep` cut out of `lspci -vvv`: `LnkCap:` and `LnkSta:`, `MaxPayload` and `MaxReadReq`.
 //!
-//! They are of no device unless the command that is quoted above names one (`lspci -vvv -s 41:00.0 | grep LnkSta`).
+//! They are of no device unless a line above names one: the command that is quoted (`lspci -vvv -s 41:00.0 | grep LnkSta`), or a heading
+//! that a person's loop or script wrote (`### 0000:c1:00.0`, `# lspci -s 0000:05:00.0 (upstream bridge of …)`).
 
 use super::text::Span;
 use super::words::pcie_width;
@@ -23,7 +24,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         // what a device's block holds is read with it
-        if is_device(line) {
+        if is_device(line) || named(line).is_some() {
             let end = text.block_end(i);
             if end > i + 1 {
                 lines.push(text, found);
@@ -31,9 +32,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 continue;
             }
         }
-        if let Some(address) = of_command(line) {
+        if let Some(device) = named(line) {
             lines.push(text, found);
-            lines.of = Some(address);
+            lines.of = Some(device);
         } else {
             lines.take(line.trim_start_matches('>').trim(), i);
         }
@@ -47,17 +48,60 @@ fn is_device(line: &str) -> bool {
     (7..=16).contains(&address.len()) && address.parse::<PciAddress>().is_ok() && rest.contains(": ")
 }
 
-/// The device of `$ sudo lspci -vvv -s 0000:41:00.0 | grep LnkSta`.
-fn of_command(line: &str) -> Option<PciAddress> {
+/// The device that a command or a heading names for the lines below it.
+pub(super) fn named(line: &str) -> Option<(PciAddress, PciRole)> {
+    of_command(line).or_else(|| of_heading(line))
+}
+
+/// The device of `$ sudo lspci -vvv -s 0000:41:00.0 | grep LnkSta`, and its role where words behind it name one.
+fn of_command(line: &str) -> Option<(PciAddress, PciRole)> {
     let (_, rest) = line.split_once("lspci ")?;
-    let (_, device) = rest.split_once("-s ")?;
-    device.split_whitespace().next()?.trim_matches(['"', '\'']).parse().ok()
+    let (_, rest) = rest.split_once("-s ")?;
+    let rest = rest.trim_start();
+    let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    Some((word.trim_matches(['"', '\'']).parse().ok()?, role(after)))
+}
+
+/// The device of a heading: `### 0000:c1:00.0`, `--- c1:00.0 (root port) ---`, `==> 0000:c1:00.0:`, or an address alone.
+fn of_heading(line: &str) -> Option<(PciAddress, PciRole)> {
+    let is_mark =
+        |c: char| matches!(c, '#' | '-' | '=' | '*' | '>' | '<' | '[' | ']' | '+' | '_' | '`' | ' ' | '\t' | ':');
+    let plain = line.trim_matches(is_mark);
+    if plain.is_empty() || plain.len() > LONGEST_HEADING {
+        return None;
+    }
+    // a device's own line, and lines of other tools, go on in words; a heading's words stand in brackets or before the address
+    let mut words = plain.split_whitespace();
+    let (before, address) = words.by_ref().take(MOST_WORDS).enumerate().find_map(|(at, word)| {
+        let word = word.trim_matches(['(', ')', ',', ':', '"']);
+        let shaped = word.len() >= 7 && word.contains(':') && word.contains('.');
+        Some((at, word.parse::<PciAddress>().ok().filter(|_| shaped)?))
+    })?;
+    let after: Vec<&str> = words.collect();
+    let marked = plain.len() < line.trim().len();
+    let bracketed = after.first().is_none_or(|word| word.starts_with(['(', '[', '#', '-', '=']));
+    (bracketed && (marked || before == 0 && after.is_empty() || before == 1)).then(|| (address, role(plain)))
+}
+
+/// A longer line is no heading.
+const LONGEST_HEADING: usize = 120;
+
+/// Words before the address of a heading: `GPU 3 at`.
+const MOST_WORDS: usize = 4;
+
+/// What a heading calls a device.
+fn role(words: &str) -> PciRole {
+    let words = words.to_lowercase();
+    let is_port = ["bridge", "root port", "upstream", "downstream", "switch port", "pcieport"]
+        .iter()
+        .any(|word| words.contains(word));
+    if is_port { PciRole::Bridge } else { PciRole::Endpoint }
 }
 
 /// Lines that follow each other, of one device or of all.
 #[derive(Default)]
 struct Lines {
-    of: Option<PciAddress>,
+    of: Option<(PciAddress, PciRole)>,
     lines: Span,
     capable: Option<PcieWidth>,
     all: PcieLines,
@@ -118,9 +162,8 @@ impl Lines {
         let lines = std::mem::take(self);
         let Some(numbers) = lines.lines.numbers(text) else { return };
         match lines.of {
-            Some(address) => {
-                let device =
-                    PciDevice { address: Some(address), role: PciRole::Endpoint, line: numbers.0, ..lines.device };
+            Some((address, role)) => {
+                let device = PciDevice { address: Some(address), role, line: numbers.0, ..lines.device };
                 found.push(text, TOOL, numbers, Fact::Pci(PciTree { devices: vec![device], ..PciTree::default() }));
             }
             None if lines.all != PcieLines::default() => {
@@ -181,12 +224,37 @@ mod tests {
     fn the_command_names_the_device() {
         let found = scanned(
             scan,
-            "$ sudo lspci -vvv -s 41:00.0 | grep -E 'LnkCap|LnkSta'\n\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 16GT/s, Width x8\n",
+            "$ sudo lspci -vvv -s 41:00.0 | grep -E 'LnkCap|LnkSta'\nLnkCap:\tPort #0, Speed 16GT/s, Width x16\nLnkSta:\tSpeed 16GT/s, Width x8\n",
         );
         let Fact::Pci(tree) = &found.evidence[0].fact else { panic!("{found:#?}") };
         let device = &tree.devices[0];
         assert_eq!((device.running.to_string(), device.capable.to_string()), ("4.0 x8".into(), "4.0 x16".into()));
         assert_eq!(device.address.unwrap().to_string(), "0000:41:00.0");
+    }
+
+    #[test]
+    fn a_heading_names_the_device() {
+        for (heading, address, role) in [
+            ("### 0000:c1:00.0", "0000:c1:00.0", PciRole::Endpoint),
+            ("--- c1:00.0 ---", "0000:c1:00.0", PciRole::Endpoint),
+            ("==> 0000:c1:00.0 <==", "0000:c1:00.0", PciRole::Endpoint),
+            ("0000:c1:00.0:", "0000:c1:00.0", PciRole::Endpoint),
+            (
+                "# lspci -vvv -s 0000:03:04.0  (upstream bridge of 0000:05:00.0: LnkCap/LnkSta)",
+                "0000:03:04.0",
+                PciRole::Bridge,
+            ),
+            ("## root port 0000:00:01.1", "0000:00:01.1", PciRole::Bridge),
+        ] {
+            let lines = "LnkCap:\tPort #0, Speed 16GT/s, Width x16\nLnkSta:\tSpeed 16GT/s, Width x4\n";
+            let found = scanned(scan, &format!("{heading}\n{lines}"));
+            let Fact::Pci(tree) = &found.evidence[0].fact else { panic!("{heading}: {found:#?}") };
+            let device = &tree.devices[0];
+            assert_eq!((device.address.unwrap().to_string().as_str(), device.role), (address, role), "{heading}");
+        }
+        for line in ["the card at 0000:c1:00.0 is slow", "c1:00.0 3D controller: NVIDIA", "12:30:45.1"] {
+            assert_eq!(of_heading(line), None, "{line}");
+        }
     }
 
     #[test]

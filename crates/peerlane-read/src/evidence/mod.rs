@@ -11,9 +11,14 @@ mod budget;
 mod closed_loop;
 mod coverage;
 mod grid;
+mod headings;
+mod host_headings;
 mod json;
 mod limits;
+mod line_head;
 mod markup;
+mod messages;
+mod open_lines;
 mod read;
 mod repair;
 mod streams;
@@ -77,7 +82,6 @@ mod rocm_bandwidth_test;
 mod rocm_smi;
 mod rvs;
 mod sensors;
-mod setup_failures;
 mod show_gids;
 mod simple_p2p;
 mod sysfs;
@@ -107,8 +111,8 @@ use peerlane_machine::fact::{
     Acs, AcsLines, ClassMatrix, CorruptData, Evidence, FabricManager, Fact, Gid, GpuFacts, HostFacts, IommuDomain,
     KernelFacts, LimitedLink, Logged, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode,
     NvlinkDomain, NvlinkEnd, NvlinkPort, OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree,
-    PcieError, PcieErrorKind, PcieLines, RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SetupFailure,
-    SetupFailureKind, SwitchXid, Unassigned, Xid,
+    PcieError, PcieErrorKind, PcieLines, RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SwitchXid,
+    Unassigned, Xid,
 };
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::gpu_number;

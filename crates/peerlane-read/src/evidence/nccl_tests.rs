@@ -42,6 +42,8 @@ impl Head {
         let comment = Some(line.trim().trim_start_matches('#').trim());
         if let Some(version) = comment.and_then(|c| c.strip_prefix("nccl-tests version ")) {
             self.version = version.split_whitespace().next().map(str::to_owned);
+        } else if let Some(version) = comment.and_then(|c| c.strip_prefix("rccl-tests: Version ")) {
+            self.version = Some(format!("rccl-tests {}", version.trim()));
         } else if let Some(program) = comment.and_then(|c| c.strip_prefix("Collective test starting:")) {
             self.program = Some(program.trim().to_owned());
         } else if let Some((number, host, gpu)) = comment.and_then(rank) {

@@ -6,11 +6,18 @@ use super::limits::{MAX_DEVICES, MAX_PORTS};
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
+use peerlane_machine::fact::Message;
 use peerlane_machine::units::Rate;
 
 const STATUS: &str = "nvidia-smi nvlink -s";
 const REMOTE: &str = "nvidia-smi nvlink -R";
 const ERRORS: &str = "nvidia-smi nvlink -e";
+
+/// Up to so many errors of one counter are chance.
+const FEW: u64 = 16;
+
+/// The most counters that are named.
+const MOST_NAMED: usize = 16;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
@@ -47,7 +54,7 @@ enum Link {
     Remote(u8, Option<NvlinkEnd>),
     Inactive(u8),
     /// A counter of errors.
-    Errors(u8, u64),
+    Errors(u8, String, u64),
     /// No link of this GPU is active; their number is unknown.
     AllInactive,
 }
@@ -61,8 +68,8 @@ struct Output {
     tool: Option<&'static str>,
     ports: Vec<NvlinkPort>,
     names: Vec<GpuFacts>,
-    /// Counters of errors that are not 0.
-    failing: u32,
+    /// Counters of errors that are not 0, in words with their values.
+    failing: Vec<(String, u64)>,
 }
 
 impl Output {
@@ -79,8 +86,11 @@ impl Output {
         }
         self.tool = tool;
         self.lines.add(i);
-        if let Link::Errors(n, count) = link {
-            self.failing += u32::from(count > 0);
+        if let Link::Errors(n, name, count) = &link {
+            let n = *n;
+            if *count > 0 && self.failing.len() < MAX_PORTS {
+                self.failing.push((format!("GPU{gpu} link {n}: {count} {name}"), *count));
+            }
             // a link has several counters
             if self.ports.last().is_some_and(|p| (p.gpu, p.port) == (Some(gpu), Some(n))) {
                 return;
@@ -93,7 +103,7 @@ impl Output {
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
             Link::Remote(n, remote) => NvlinkPort { port: Some(n), remote, ..port },
-            Link::Errors(n, _) => NvlinkPort { port: Some(n), ..port },
+            Link::Errors(n, ..) => NvlinkPort { port: Some(n), ..port },
             Link::Inactive(n) => NvlinkPort { port: Some(n), active: false, ..port },
             Link::AllInactive => NvlinkPort { count: 0, active: false, ..port },
         });
@@ -108,10 +118,11 @@ impl Output {
         let with_ports: HashSet<Option<u32>> = output.ports.iter().map(|p| p.gpu).collect();
         let named = |g: &GpuFacts| with_ports.contains(&g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
-        if output.failing > 0 {
-            let message =
-                format!("{} error counters of NVLinks are not 0; see whether they rise under load", output.failing);
-            found.warn(text, tool, lines, message);
+        output.report_errors(text, tool, lines, found);
+        // `nvlink -e | grep "Link 14"` shows no other links, and says nothing of them
+        let is_whole = |gpu| output.ports.iter().any(|p| p.gpu == gpu && p.port == Some(0));
+        if tool == ERRORS && !output.ports.iter().all(|p| is_whole(p.gpu)) {
+            output.ports.clear();
         }
         // inactive links are printed too, so that missing lines are not missing links
         let count = |gpu| output.ports.iter().filter(|p| p.gpu == gpu && p.port.is_some()).count();
@@ -131,6 +142,27 @@ impl Output {
         }
         found.push(text, tool, lines, Fact::Gpus(names));
         found.push(text, tool, lines, Fact::Nvlink(output.ports));
+    }
+}
+
+impl Output {
+    /// Counters that are not 0: many errors of a link are a sign, few are chance.
+    fn report_errors(&self, text: &Text, tool: &'static str, lines: (u32, u32), found: &mut Found) {
+        let many: Vec<&str> = self.failing.iter().filter(|(_, n)| *n > FEW).map(|(words, _)| words.as_str()).collect();
+        if self.failing.len() > many.len() {
+            let few = self.failing.len() - many.len();
+            let message = format!("{few} error counters of NVLinks are not 0; see whether they rise under load");
+            found.warn(text, tool, lines, message);
+        }
+        let Some(first) = many.first() else { return };
+        let message = Message {
+            id: "nvlink-error-counters",
+            parts: many.iter().map(|words| ("what", (*words).to_owned())).take(MOST_NAMED).collect(),
+            quote: (*first).to_owned(),
+            host: None,
+            count: many.len() as u32,
+        };
+        found.push(text, tool, lines, Fact::Message(message));
     }
 }
 
@@ -156,8 +188,9 @@ fn link_line(line: &str) -> Option<Link> {
         return Some(Link::Remote(number, far_end(address)));
     }
     // `Replay Errors: 0`, `CRC Errors: 12`, `Effective Errors: 0`; fifth-generation links have counters of packets too
-    if let Some((_, count)) = value.rsplit_once(": ").filter(|(name, _)| name.ends_with("Errors")) {
-        return count.trim().parse().ok().map(|count| Link::Errors(number, count));
+    if let Some((name, count)) = value.rsplit_once(": ").filter(|(name, _)| name.ends_with("Errors")) {
+        let name = name.to_owned();
+        return count.trim().parse().ok().map(|count| Link::Errors(number, name, count));
     }
     let (rate, unit) = number_and_unit(value)?;
     (unit == "GB/s").then(|| Link::Rate(number, Rate::from_gb(rate)))

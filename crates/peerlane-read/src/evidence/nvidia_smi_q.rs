@@ -160,6 +160,9 @@ pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, val
         ("BAR1 Memory Usage", "Total") => gpu.bar1 = bytes().map(Bytes::from_mib),
         ("Utilization", "GPU" | "Gpu") => gpu.utilization = number(),
         ("Temperature", "GPU Current Temp") => gpu.temperature = number(),
+        ("Temperature", "GPU Slowdown Temp") => at_limit(gpu, "GPU", gpu.temperature, number()),
+        ("Temperature", "Memory Current Temp") => gpu.memory_temperature = number(),
+        ("Temperature", "Memory Max Operating Temp") => at_limit(gpu, "memory", gpu.memory_temperature, number()),
         ("Remapped Rows", "Pending") => gpu.remap_pending = answer(value),
         ("Remapped Rows", "Remapping Failure Occurred") => {
             gpu.remap_failed = answer(value);
@@ -194,6 +197,16 @@ pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, val
             gpu.clock_event_reasons.push(key.to_owned());
         }
         _ => {}
+    }
+}
+
+/// A part at the temperature at which the driver slows the GPU down.
+fn at_limit(gpu: &mut GpuFacts, part: &str, now: Option<f64>, limit: Option<f64>) {
+    if let (Some(now), Some(limit)) = (now, limit)
+        && limit > 0.0
+        && now >= limit
+    {
+        gpu.clock_event_reasons.push(format!("thermal limit of the {part}: {now:.0} of {limit:.0} °C"));
     }
 }
 

@@ -76,6 +76,9 @@ fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
     gpu.power = used.split_whitespace().next_back().and_then(|w| with_unit(w, "W"));
     gpu.power_limit = with_unit(limit, "W");
     gpu.utilization = load.split_whitespace().next().and_then(|w| with_unit(w, "%"));
+    if state.contains("ERR!") {
+        gpu.unreachable = Some("nvidia-smi prints ERR! in place of its state".to_owned());
+    }
     gpu.memory.is_some() || shared
 }
 
@@ -173,6 +176,14 @@ mod tests {
         assert_eq!(new[0].memory, Some(Bytes::from_mib(81559)));
         assert_eq!((new[1].power, new[1].power_limit, new[1].mig), (None, None, Some(true)));
         assert_eq!(new[1].utilization, None);
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_answer() {
+        let row = "| 30%   43C    P8";
+        let (all, _) = tables(&NEW.replace(row, "|ERR!   43C    P8"));
+        assert!(all[0][1].unreachable.as_deref().is_some_and(|why| why.contains("ERR!")), "{all:?}");
+        assert_eq!(all[0][0].unreachable, None);
     }
 
     #[test]

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::archive;
 use super::coverage;
+use super::headings::headings;
+use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, Text, Warning, prose, repair, text::decode};
+use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, text::decode};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -129,7 +131,6 @@ pub const READERS: &[Reader] = readers![
     sensors,
     modules,
     kernel,
-    setup_failures,
     rocm_smi,
     rocm_bandwidth_test,
     transferbench,
@@ -148,7 +149,9 @@ pub fn scan_text(text: &Text) -> Found {
     let (of_whole, of_streams) = READERS.split_at(2);
     scan_with(of_whole, text, &mut found, &mut evidence);
     text.begin();
-    match streams(text) {
+    let hosts = HostHeadings::of(text);
+    text.begin();
+    match streams(text, &hosts) {
         None => scan_repaired(of_streams, text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
@@ -167,6 +170,10 @@ pub fn scan_text(text: &Text) -> Found {
         found.keep(one);
     }
     text.begin();
+    let understood = messages::scan(text, &hosts, &mut found);
+    text.begin();
+    open_lines::scan(text, &understood, &hosts, &mut found);
+    text.begin();
     found.headings = headings(text, &found.evidence);
     // prose is about machines that a tool shows
     if !found.evidence.is_empty() {
@@ -176,6 +183,7 @@ pub fn scan_text(text: &Text) -> Found {
     }
     text.begin();
     found.coverage = vec![coverage::of(text, &found)];
+    found.evidence.sort_by_key(|e| e.origin.lines);
     found
 }
 
@@ -436,79 +444,4 @@ fn is_binary(bytes: &[u8]) -> bool {
     let head = decode(&bytes[..bytes.len().min(HEAD_BYTES as usize)]);
     let control = head.chars().filter(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{1b}')).count();
     head.contains('\0') || control * 20 > head.len()
-}
-
-/// Headings above statements: Markdown's, and short separate lines that do not end like a sentence.
-fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
-    let mut all = Vec::new();
-    if evidence.is_empty() {
-        return all;
-    }
-    // only the last one above a statement describes it; a document may have millions
-    let mut last: Option<Heading> = None;
-    let mut starts = evidence.iter().filter_map(|e| Some(e.origin.lines?.0 as usize)).peekable();
-    // a tool's own output has short separate lines too; only a document's are headings
-    let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
-    let prose = sentences.take(5).count() == 5;
-    let (mut fenced, mut marked_any) = (false, false);
-    for (i, line) in text.iter() {
-        while starts.next_if(|start| *start <= i + 1).is_some() {
-            all.extend(last.take());
-        }
-        if starts.peek().is_none() {
-            break;
-        }
-        let trimmed = line.trim();
-        // a `#` inside a code fence is a shell comment
-        if trimmed.starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
-        let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
-        let sharp =
-            trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ') && !is_comment(trimmed);
-        marked_any |= sharp;
-        // where a document has headings proper, a line such as `Output:` is no heading
-        let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
-        let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
-        let plain = prose
-            && alone
-            && (4..=80).contains(&trimmed.chars().count())
-            && trimmed.chars().next().is_some_and(char::is_uppercase)
-            && !trimmed.ends_with(['.', ',', ';', ':', '!'])
-            && !trimmed.contains(['|', '=', '\t'])
-            && !trimmed.starts_with("Figure")
-            && !trimmed.ends_with(".jpg");
-        if marked || label || plain {
-            let clean = trimmed.trim_start_matches('#').replace(['`', '*'], "");
-            let clean = clean.trim().trim_end_matches(':').to_owned();
-            if !clean.is_empty() {
-                last = Some(Heading { source: text.source().clone(), line: i as u32 + 1, text: clean });
-            }
-        }
-    }
-    all
-}
-
-/// Whether a line with `#` before it is a program's comment, as nccl-tests prints them, or what root typed.
-fn is_comment(line: &str) -> bool {
-    const TYPED: [&str; 9] =
-        ["nvidia-smi", "lspci", "lsmod", "dmesg", "ibstat", "ibv_devinfo", "lstopo", "rocm-smi", "numactl"];
-    let rest = line.trim_start_matches('#');
-    let first = rest.split_whitespace().next().unwrap_or_default();
-    // a title is the tool's name alone, or goes on in words
-    let options = rest.contains(" -") || rest.contains('|');
-    rest.starts_with("  ") || first == "nThread" || first.starts_with("./") || (TYPED.contains(&first) && options)
-}
-
-/// `**node-a**` or `After the update:` above a code fence.
-fn names_fence(text: &Text, i: usize, trimmed: &str) -> bool {
-    let next = (i + 1..=i + 2).map(|k| text.line(k).trim()).find(|l| !l.is_empty());
-    let shaped =
-        trimmed.ends_with(':') || trimmed.ends_with(":**") || trimmed.starts_with("**") && trimmed.ends_with("**");
-    let lower = trimmed.to_lowercase();
-    let names_tool = ["output", "nvidia-smi", "command", "p2pbandwidth"].iter().any(|w| lower.contains(w));
-    shaped && !names_tool && trimmed.chars().count() <= 80 && next.is_some_and(|l| l.starts_with("```"))
 }

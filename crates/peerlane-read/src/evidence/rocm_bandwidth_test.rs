@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use super::grid::{self, gpu_names};
 use super::text::Span;
-use super::{Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text};
+use super::{
+    CorruptData, Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text,
+};
 
 const TOOL: &str = "rocm-bandwidth-test";
 
@@ -135,11 +137,14 @@ enum What {
     /// Distances of NUMA nodes, by the kernel's table.
     Distance,
     Rates(Direction),
+    /// Whether data arrived as it was sent.
+    Validation,
 }
 
 fn title(line: &str) -> Option<What> {
     match line {
         "Device Access" | "Inter-Device Access" => Some(What::Access),
+        "Data Path Validation" => Some(What::Validation),
         "Device Numa Distance" | "Inter-Device Numa Distance" => Some(What::Distance),
         // release 1.0 leaves out the word "copy"
         _ if line.ends_with(" bandwidth GB/s") => {
@@ -159,6 +164,9 @@ fn title(line: &str) -> Option<What> {
 /// Reads the table below a title; returns its last line.
 fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: &mut Found) -> Option<usize> {
     let header = (at + 1..=at + TITLE_GAP).find(|i| text.line(*i).trim().starts_with("D/D"))?;
+    if let What::Validation = what {
+        return Some(validation(text, at, header, run, found));
+    }
     let table = grid::read_spaced(text, header, "D/D")?;
     let lines = text.numbers(at, table.last);
     if table.cut || table.rows.len() < table.cols.len() {
@@ -171,6 +179,7 @@ fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: 
     };
     let (gpus, hosts) = (of(true), of(false));
     match what {
+        What::Validation => {}
         What::Access => {
             let status = |a: &u32, b: &u32| {
                 let can = table.at(*a, *b).filter(|_| a != b)?;
@@ -230,10 +239,48 @@ fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: 
     Some(table.last)
 }
 
+/// Reads `PASS`, `FAIL` and `N/A` of each pair, from row to column; returns the last line.
+fn validation(text: &Text, at: usize, header: usize, run: &Devices, found: &mut Found) -> usize {
+    let numbers = |line: &str| line.split_whitespace().skip(1).map(str::parse).collect::<Result<Vec<u32>, _>>();
+    let cols = numbers(text.line(header)).unwrap_or_default();
+    let (mut last, mut failed) = (header, Vec::new());
+    for i in header + 1..text.len() {
+        let mut words = text.line(i).split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let states: Vec<&str> = words.collect();
+        let is_row = states.len() == cols.len() && states.iter().all(|w| matches!(*w, "PASS" | "FAIL" | "N/A"));
+        let Some(row) = first.parse::<u32>().ok().filter(|_| is_row) else { break };
+        last = i;
+        let wrong = cols.iter().zip(states).filter(|(_, state)| *state == "FAIL");
+        failed.extend(wrong.filter_map(|(col, _)| Some(format!("{} to {}", run.name(row)?, run.name(*col)?))));
+    }
+    if !failed.is_empty() {
+        let detail = format!("FAIL from {}", failed.join(", "));
+        let fact = CorruptData { test: "Data Path Validation".to_owned(), detail };
+        found.push(text, TOOL, text.numbers(at, last), Fact::Corrupt(fact));
+    }
+    last
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+
+    #[test]
+    fn data_that_arrived_changed() {
+        let found = |state: &str| {
+            let body = format!(
+                "RocmBandwidthTest Version: 2.6.0\n\nDevice: 0,  AMD Ryzen 9 Processor\nDevice: 1,  AMD Radeon VII,  GPU-XX,  \
+                 0d:0.0\nDevice: 2,  AMD Radeon VII,  GPU-XX,  10:0.0\n\nData Path Validation\n\nD/D   0     1     2\n\n0     \
+                 N/A   PASS  PASS\n\n1     PASS  PASS  {state}\n\n2     PASS  PASS  PASS\n"
+            );
+            let corrupt = |fact| if let Fact::Corrupt(one) = fact { Some(one.detail) } else { None };
+            scanned(scan, &body).evidence.into_iter().find_map(|e| corrupt(e.fact))
+        };
+        assert_eq!(found("FAIL").as_deref(), Some("FAIL from GPU0 to GPU1"));
+        assert_eq!(found("PASS"), None);
+    }
 
     const RUN: &str = "\
           RocmBandwidthTest Version: 2.5.1

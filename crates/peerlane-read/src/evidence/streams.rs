@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::host_headings::HostHeadings;
 use super::{Fact, Found, HostFacts, Text};
 
 /// The tool of statements that name the host whose lines a source holds.
@@ -75,7 +76,10 @@ enum Label {
 }
 
 /// The texts of prefixed lines, and the rest last; `None` where no line has a prefix.
-pub(super) fn streams(text: &Text) -> Option<Vec<Stream>> {
+pub(super) fn streams(text: &Text, hosts: &HostHeadings) -> Option<Vec<Stream>> {
+    if let Some(blocks) = below_headings(text, hosts) {
+        return Some(blocks);
+    }
     let mut lines: BTreeMap<Label, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, line) in text.iter() {
         if let Some((label, from)) = prefix(line)
@@ -104,6 +108,20 @@ pub(super) fn streams(text: &Text) -> Option<Vec<Stream>> {
         .collect();
     all.push(Stream { text: text.without(&taken), host: None });
     Some(all)
+}
+
+/// The texts below headings that name their host, where any holds what a machine printed.
+fn below_headings(text: &Text, hosts: &HostHeadings) -> Option<Vec<Stream>> {
+    let blocks = hosts.blocks(text.len());
+    let is_printed = |i: usize| HALLMARKS.iter().any(|hallmark| text.line(i).contains(hallmark));
+    if !blocks.iter().any(|(first, end, host)| host.is_some() && (*first..*end).any(is_printed)) {
+        return None;
+    }
+    let stream = |(first, end, host): &(usize, usize, Option<&str>)| {
+        let lines: Vec<(usize, usize)> = (*first..*end).map(|i| (i, 0)).collect();
+        Stream { text: text.part(&lines, *host), host: host.map(str::to_owned) }
+    };
+    Some(blocks.iter().filter(|(first, end, _)| first < end).map(stream).collect())
 }
 
 fn host_name(label: &Label) -> Option<&String> {
@@ -276,7 +294,11 @@ mod tests {
             let all = t.iter().filter(|(_, l)| !l.is_empty());
             all.map(|(i, l)| (t.numbers(i, i).0, l.to_owned())).collect()
         };
-        streams(&text).unwrap_or_default().iter().map(|s| (s.text.source().to_string(), lines(&s.text))).collect()
+        streams(&text, &HostHeadings::default())
+            .unwrap_or_default()
+            .iter()
+            .map(|s| (s.text.source().to_string(), lines(&s.text)))
+            .collect()
     }
 
     fn lines(body: &str) -> Vec<String> {
@@ -310,6 +332,16 @@ mod tests {
         assert_eq!(lines(&quoted)[..2], plain[..2]);
         let comment = "# \tGPU0\tCPU Affinity\n# GPU0\t X \t0-3\n#\n";
         assert_eq!(lines(comment), &plain[..2]);
+    }
+
+    #[test]
+    fn headings_part_the_output_of_hosts() {
+        let text = Text::new("t", b"--- n1 ---\nGPU0 a\n--- n2 ---\nGPU0 b\n");
+        let all = streams(&text, &HostHeadings::of(&text)).unwrap();
+        let read: Vec<_> = all.iter().map(|s| (s.host.as_deref(), s.text.line(0), s.text.numbers(0, 0).0)).collect();
+        assert_eq!(read, [(Some("n1"), "GPU0 a", 2), (Some("n2"), "GPU0 b", 4)]);
+        let prose = Text::new("t", b"--- n1 ---\nwords\n--- n2 ---\nwords\n");
+        assert!(streams(&prose, &HostHeadings::of(&prose)).is_none());
     }
 
     #[test]

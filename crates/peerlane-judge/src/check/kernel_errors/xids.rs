@@ -1,6 +1,7 @@
-//! What the codes of Xid errors mean, and what to do about them (NVIDIA, *Xid Catalog*, docs.nvidia.com/deploy/xid-errors).
+//! What the codes of Xid errors mean, and what to do about them: entries `xid-CODE` of the knowledge.
 
 use crate::finding::Severity::{self, Error, Info, Warning};
+use peerlane_read::knowledge::{Class, Entry, Weight, entry};
 
 /// What an error is about; errors of one kind on one machine are one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +16,7 @@ pub(super) enum About {
     Nvlink,
     /// The chip-to-chip link to the CPU.
     ChipToChip,
-    /// Its power supply.
+    /// Its power supply or its slot.
     Power,
     /// A program's own error.
     Program,
@@ -29,51 +30,44 @@ pub(super) const FELL_OFF: u32 = 79;
 /// The code of a fatal event on a link of fifth-generation NVLink; other GPUs follow with 145.
 pub(super) const LINK_EVENT: u32 = 149;
 
-/// Hardware errors.
-const HARDWARE: [(u32, About, Severity, &str); 26] = [
-    (48, About::Memory, Error, "uncorrectable memory error"),
-    (54, About::Power, Warning, "auxiliary power is missing or too low"),
-    (62, About::Firmware, Error, "the power management unit stopped"),
-    (63, About::Memory, Info, "a memory row is marked for remapping"),
-    (64, About::Memory, Error, "a memory row could not be remapped"),
-    (74, About::Nvlink, Warning, "NVLink error"),
-    (FELL_OFF, About::Lost, Error, "fell off the bus"),
-    (92, About::Memory, Info, "many corrected memory errors"),
-    (94, About::Memory, Warning, "memory error, contained: only the program that used the memory ended"),
-    (95, About::Memory, Error, "memory error, not contained: all programs on the GPU are affected"),
-    (109, About::Firmware, Warning, "a context switch timed out"),
-    (119, About::Firmware, Error, "the GPU system processor (GSP) does not respond"),
-    (120, About::Firmware, Error, "the GPU system processor (GSP) reports an error"),
-    (121, About::ChipToChip, Info, "error on the chip-to-chip link (NVLink-C2C)"),
-    (136, About::Nvlink, Error, "link training failed"),
-    (140, About::Memory, Error, "unrecovered memory error"),
-    (143, About::Firmware, Error, "the GPU could not be initialized"),
-    (144, About::Nvlink, Error, "NVLink error (SAW)"),
-    (145, About::Nvlink, Error, "NVLink error (RLW)"),
-    (146, About::Nvlink, Error, "NVLink error (TLW)"),
-    (147, About::Nvlink, Info, "NVLink error (TREX)"),
-    (148, About::Nvlink, Info, "NVLink error (NVLPW)"),
-    (LINK_EVENT, About::Nvlink, Error, "NVLink error (NETIR)"),
-    (150, About::Nvlink, Error, "NVLink error (MSE)"),
-    (155, About::Nvlink, Error, "NVLink error found by software"),
-    (158, About::Firmware, Error, "fatal timeout"),
-];
+/// The code of an error on the link between a GPU and its CPU.
+const CHIP_TO_CHIP: u32 = 121;
 
-/// Codes of errors that programs cause, or that follow from an error before.
-const PROGRAMS: [u32; 14] = [8, 11, 13, 31, 32, 37, 39, 40, 41, 43, 45, 68, 69, 80];
+fn known(code: u32) -> Option<&'static Entry> {
+    entry(&format!("xid-{code}"))
+}
 
 /// What a code is about, how bad it is, and what it means.
 pub(super) fn meaning(code: u32) -> (About, Severity, &'static str) {
-    let known = HARDWARE.iter().find(|(known, ..)| *known == code);
-    match known {
-        Some((_, about, severity, words)) => (*about, *severity, words),
-        None if PROGRAMS.contains(&code) => (About::Program, Info, "error of a program"),
-        None => (About::Unknown, Info, "error"),
-    }
+    let Some(entry) = known(code) else { return (About::Unknown, Info, "error") };
+    let about = match entry.class {
+        Class::OtherEnd => About::Lost,
+        Class::Driver => About::Firmware,
+        Class::Hardware => About::Memory,
+        Class::Fabric if code == CHIP_TO_CHIP => About::ChipToChip,
+        Class::Fabric => About::Nvlink,
+        Class::Host | Class::Setting => About::Power,
+        Class::Caller => About::Program,
+        Class::Internal => About::Unknown,
+    };
+    let severity = match entry.weight {
+        Weight::Certain | Weight::Likely => Error,
+        Weight::Possible | Weight::Limit => Warning,
+        Weight::Note | Weight::Nothing => Info,
+    };
+    (about, severity, entry.summary)
 }
 
-/// What to do, each step with its condition.
-pub(super) fn fix(about: About) -> &'static str {
+/// What to do, each step with its condition: about one code its own advice.
+pub(super) fn fix(about: About, codes: &[u32]) -> &'static str {
+    let own = match codes {
+        [code] => known(*code).map_or("", |entry| entry.fix),
+        _ => "",
+    };
+    if own.is_empty() { of_kind(about) } else { own }
+}
+
+fn of_kind(about: About) -> &'static str {
     match about {
         About::Lost => {
             "Restart the machine; if the GPU stays away, switch its power off and on. If it falls off again, check \
@@ -114,9 +108,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_come_in_order_and_once() {
-        assert!(HARDWARE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        assert!(PROGRAMS.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(PROGRAMS.iter().all(|code| meaning(*code).0 == About::Program));
+    fn codes_have_a_kind_a_severity_and_advice() {
+        for (code, about, severity) in [
+            (79, About::Lost, Error),
+            (48, About::Memory, Error),
+            (74, About::Nvlink, Warning),
+            (121, About::ChipToChip, Info),
+            (54, About::Power, Warning),
+            (119, About::Firmware, Error),
+            (31, About::Program, Info),
+            (999, About::Unknown, Info),
+        ] {
+            assert_eq!((meaning(code).0, meaning(code).1), (about, severity), "{code}");
+            assert!(!fix(about, &[code]).is_empty(), "{code}");
+        }
+        assert_ne!(fix(About::Memory, &[48]), fix(About::Memory, &[95]));
+        assert_eq!(fix(About::Memory, &[48, 95]), of_kind(About::Memory));
     }
 }

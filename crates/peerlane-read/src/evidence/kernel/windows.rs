@@ -10,6 +10,15 @@ use peerlane_machine::units::Bytes;
 /// Vendors of GPUs: NVIDIA, AMD.
 const VENDORS: [&str; 2] = ["10de", "1002"];
 
+/// Drivers of GPUs, as lines name them before an address.
+const GPU_DRIVERS: [&str; 5] = ["nvidia ", "amdgpu ", "nouveau ", "i915 ", "xe "];
+
+/// A device has BARs 0 to 5.
+const LAST_BAR: u8 = 5;
+
+/// How kernels report a window that gets no space: since 6.9, and before (`BAR 1: no space for [mem size …]`).
+const FAILED: [&str; 4] = ["failed to assign", "can't assign; no space", "no space for [mem", "can't assign mem"];
+
 /// What was read so far.
 #[derive(Default)]
 pub(super) struct Windows {
@@ -19,10 +28,9 @@ pub(super) struct Windows {
 impl Windows {
     /// Reads a line; whether it is one of these. The kernel tries again with other sizes: its last word counts.
     pub(super) fn read(&mut self, line: &str, facts: &mut KernelFacts) -> bool {
-        let Some((_, rest)) = line.split_once("pci ") else { return false };
-        let Some((address, rest)) = rest.split_once(": ") else { return false };
-        let Ok(address) = address.parse::<PciAddress>() else { return false };
-        if let Some(id) = rest.strip_prefix('[') {
+        if let Some((before, id)) = line.split_once(": [")
+            && let Some(address) = named(before)
+        {
             // "[10de:2204] type 00 class 0x030000"
             let is_gpu = VENDORS.iter().any(|vendor| id.starts_with(vendor)) && id.contains("class 0x03");
             if is_gpu && self.gpus.len() < MOST {
@@ -30,18 +38,23 @@ impl Windows {
             }
             return false;
         }
-        let Some((bar, rest)) = rest.strip_prefix("BAR ").and_then(|rest| rest.split_at_checked(1)) else {
-            return false;
-        };
-        let Ok(bar) = bar.parse::<u8>() else { return false };
-        if !rest.contains("[mem") {
+        let Some((before, rest)) = line.split_once(": BAR ") else { return false };
+        let Some(address) = named(before) else { return false };
+        let Some((bar, rest)) = rest.split_at_checked(1) else { return false };
+        // "BAR 6" is a ROM, "BAR 13" a window of a bridge
+        let Some(bar) = bar.parse::<u8>().ok().filter(|bar| *bar <= LAST_BAR) else { return false };
+        if !rest.starts_with([' ', ':']) || !rest.contains("[mem") {
             return false;
         }
         let is_it = |known: &Unassigned| (known.address, known.bar) == (address, bar);
-        if rest.contains("failed to assign") {
-            if facts.unassigned.len() < MOST && !facts.unassigned.iter().any(is_it) {
-                let gpu = self.gpus.contains(&address);
-                facts.unassigned.push(Unassigned { address, bar, size: size(rest), gpu });
+        if FAILED.iter().any(|words| rest.contains(words)) {
+            let size = size(rest);
+            let gpu = self.gpus.contains(&address) || GPU_DRIVERS.iter().any(|driver| before.contains(driver));
+            let room = facts.unassigned.len() < MOST;
+            match facts.unassigned.iter_mut().find(|known| is_it(known)) {
+                Some(known) => known.size = known.size.or(size),
+                None if room => facts.unassigned.push(Unassigned { address, bar, size, gpu }),
+                None => {}
             }
             return true;
         }
@@ -50,6 +63,11 @@ impl Windows {
         }
         false
     }
+}
+
+/// The device that a line names last before its message: behind `pci`, or behind its driver.
+fn named(before: &str) -> Option<PciAddress> {
+    before.split_whitespace().next_back()?.parse().ok()
 }
 
 /// `[mem size 0x10000000 64bit pref]`.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::lspci_lines;
 use super::super::text::Span;
 use super::super::words::pcie_width;
 use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
@@ -19,7 +20,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut acs = (Span::default(), AcsLines::default());
     text.walk(|i| {
         let line = text.line(i);
-        let Some(device) = header(line) else {
+        let Some(device) = header(line).or_else(|| headed(text, i)) else {
             if let Some(control) = acs_of_no_device(line) {
                 acs.0.add(i);
                 acs.1.functions = acs.1.functions.saturating_add(1);
@@ -53,6 +54,15 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if let Some(lines) = acs.0.numbers(text) {
         found.push(text, TOOL, lines, Fact::Acs(acs.1));
     }
+}
+
+/// The device that a person's heading or a quoted command names, where its fields stand below, indented as the tool prints them.
+fn headed(text: &Text, i: usize) -> Option<PciDevice> {
+    let (address, role) = lspci_lines::named(text.line(i))?;
+    let end = text.block_end(i);
+    let is_field =
+        |k: usize| ["LnkCap:", "LnkSta:", "ACSCtl:"].iter().any(|key| text.line(k).trim_start().starts_with(key));
+    (i + 1..end).any(is_field).then(|| PciDevice { address: Some(address), ..PciDevice::new(role) })
 }
 
 /// What stands behind `ACSCtl:` on a line that no device's block holds, as `grep` leaves it.
@@ -225,6 +235,7 @@ fn tree(mut blocks: Vec<Block>) -> PciTree {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::scanned;
     use super::*;
 
     fn read(text: &str) -> Found {
@@ -238,6 +249,19 @@ mod tests {
             Fact::Pci(tree) => tree,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_heading_above_indented_fields_names_their_device() {
+        let found = scanned(
+            scan,
+            "# lspci -vvv -s 0000:03:04.0  (upstream bridge of 0000:05:00.0)\n\t\tLnkCap:\tPort #4, Speed 16GT/s, Width x1\n\
+             \t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x1 (ok)\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+\n",
+        );
+        let Fact::Pci(tree) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        let port = &tree.devices[0];
+        assert_eq!((port.role, port.capable.to_string()), (PciRole::Bridge, "4.0 x1".to_owned()));
+        assert!(port.acs.is_some_and(|acs| acs.request_redirect) && found.evidence.len() == 1, "{found:#?}");
     }
 
     #[test]

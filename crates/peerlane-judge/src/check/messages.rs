@@ -1,0 +1,281 @@
+//! What programs report in words that are known: one finding for each entry of the knowledge that applies.
+//!
+//! A finding has the entry's name for its rule. Causes come before their consequences: an entry that follows from another one, or from
+//! what a rule finds, is weighed less than that, or folded into it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::causes;
+use super::gids;
+use super::prelude::*;
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::Message;
+use peerlane_read::knowledge::{Class, Entry, Weight, entry};
+
+pub(super) const RULE: Rule = Rule::new("known-message", Many(run)).watched();
+
+/// How much less a consequence is weighed than its cause.
+const AFTER: f64 = 0.9;
+
+/// The most steps from a cause to a consequence of consequences.
+const DEEPEST: usize = 4;
+
+/// The messages of a machine by entry, in the order of their first lines.
+struct Reported<'a> {
+    order: Vec<&'static Entry>,
+    of: BTreeMap<&'static str, Vec<(&'a Message, &'a Origin)>>,
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let all = reported(view);
+    let applies = |entry: &&Entry| entry.with.iter().all(|name| holds(view, &all, name));
+    let applying: Vec<&'static Entry> = all.order.iter().copied().filter(applies).collect();
+    let replaced: BTreeSet<&str> = applying.iter().flat_map(|entry| entry.instead_of.iter().copied()).collect();
+    let is_reported = |entry: &&&'static Entry| {
+        let own = entry.rule.is_empty() || entry.rule == RULE.id;
+        own && entry.weight != Weight::Nothing && !replaced.contains(entry.id)
+    };
+    let entries: Vec<&'static Entry> = applying.iter().filter(is_reported).copied().collect();
+    let of = |entry: &&'static Entry| {
+        let messages = all.of.get(entry.id)?;
+        Some(finding(view, entry, messages).losing(weight(entry, &entries, 0)))
+    };
+    entries.iter().filter_map(of).collect()
+}
+
+fn reported<'a>(view: &View<'a>) -> Reported<'a> {
+    let mut all = Reported { order: Vec::new(), of: BTreeMap::new() };
+    let messages = view.facts(|fact| if let Fact::Message(message) = fact { Some(message) } else { None });
+    for (message, origin) in messages {
+        let Some(entry) = entry(message.id) else { continue };
+        let of_entry = all.of.entry(entry.id).or_default();
+        if of_entry.is_empty() {
+            all.order.push(entry);
+        }
+        of_entry.push((message, origin));
+    }
+    all
+}
+
+/// Whether something is known of the machine: another message, or a fact by its name.
+fn holds(view: &View, all: &Reported, name: &str) -> bool {
+    let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
+    match name {
+        "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
+        "transfers" => !view.machine.matrices.is_empty() || !view.machine.curves.is_empty(),
+        _ => all.of.contains_key(name),
+    }
+}
+
+/// Whether a message of this entry was reported of the machine.
+pub(super) fn is_reported(view: &View, ids: &[&str]) -> bool {
+    let mut all = view.facts(|fact| if let Fact::Message(message) = fact { Some(message.id) } else { None });
+    all.any(|(id, _)| ids.contains(&id))
+}
+
+/// What does not work at all comes first; what follows from another message comes after it.
+fn weight(entry: &Entry, all: &[&'static Entry], depth: usize) -> f64 {
+    if entry.weight == Weight::Note || entry.weight == Weight::Limit {
+        return 0.0;
+    }
+    let cause = all.iter().filter(|other| entry.consequence_of.contains(&other.id) && other.id != entry.id);
+    let least = if depth < DEEPEST { cause.map(|other| weight(other, all, depth + 1)).reduce(f64::min) } else { None };
+    least.map_or(1.0, |cause| cause * AFTER)
+}
+
+fn finding(view: &View, entry: &Entry, messages: &[(&Message, &Origin)]) -> Raised {
+    let (kind, severity, certainty) = match entry.weight {
+        Weight::Certain => (Fault, Error, Certain),
+        Weight::Likely => (Fault, Error, Likely),
+        Weight::Possible => (Fault, Warning, Possible),
+        Weight::Limit => (Design, Warning, Likely),
+        Weight::Note | Weight::Nothing => (Measurement, Info, Certain),
+    };
+    let fill = |text: &str| filled(view, text, messages);
+    let mark = if entry.added { " (by this site's knowledge)" } else { "" };
+    let raised = Raised::new(entry.id, kind, severity, certainty)
+        .summary(format!("{}{mark}", fill(entry.summary)))
+        .expected(expected(entry.class))
+        .measured(quoted(entry, messages))
+        .evidence(view.cite(messages.iter().map(|(_, origin)| *origin)))
+        .fix(fill(entry.fix))
+        .confirm(if entry.confirm.is_empty() { confirm_of(entry.class).to_owned() } else { fill(entry.confirm) })
+        .about_nodes(subjects(view, messages));
+    if entry.reset { raised.repaired_by_reset() } else { raised }
+}
+
+/// The first message, as it was printed, with its program and how many there are.
+fn quoted(entry: &Entry, messages: &[(&Message, &Origin)]) -> String {
+    let count = messages.iter().map(|(message, _)| message.count).fold(0, u32::saturating_add);
+    let first = messages.first().map_or("", |(message, _)| message.quote.as_str());
+    let times = if count > 1 { format!(", and {} like it", count - 1) } else { String::new() };
+    let hosts = distinct(messages.iter().filter_map(|(message, _)| message.host.clone()));
+    let at = if hosts.is_empty() { String::new() } else { format!(" on {}", some(&hosts)) };
+    format!("{}{at}: \"{first}\"{times}", entry.program)
+}
+
+/// A text with the parts of messages: `{nic}`; `{peer|the other host}` with what stands where none is named; `{: nic}` with the signs
+/// before a name where there is one.
+fn filled(view: &View, text: &str, messages: &[(&Message, &Origin)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, (part, after))) = rest.split_once('{').and_then(|(b, a)| Some((b, a.split_once('}')?))) {
+        out.push_str(before);
+        let (name, default) = part.split_once('|').unwrap_or((part, ""));
+        let name = name.trim_start_matches([':', ',', ' ']);
+        match value(view, name, messages) {
+            Some(value) => {
+                out.push_str(part.split(name).next().unwrap_or_default());
+                out.push_str(&value);
+            }
+            None => out.push_str(default),
+        }
+        rest = after;
+    }
+    out + rest
+}
+
+fn value(view: &View, name: &str, messages: &[(&Message, &Origin)]) -> Option<String> {
+    let named: Vec<String> = match name {
+        "gids" => gids::advice(view).into_iter().collect(),
+        "host" => messages.iter().filter_map(|(m, _)| m.part("host").map(str::to_owned).or(m.host.clone())).collect(),
+        "bdf" => messages.iter().filter_map(|(m, _)| Some(device(view, m.part("bdf")?))).collect(),
+        _ => {
+            let parts = messages.iter().flat_map(|(message, _)| &message.parts);
+            parts.filter(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value.clone()).collect()
+        }
+    };
+    let named = distinct(named);
+    (!named.is_empty()).then(|| some(&named))
+}
+
+/// Names of which the first few stand for all.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    if names.len() <= SHOWN {
+        return list(names);
+    }
+    format!("{} and {} more", names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", "), names.len() - SHOWN)
+}
+
+/// A device's name in the machine, else its address.
+fn device(view: &View, text: &str) -> String {
+    let address = text.parse::<PciAddress>().ok();
+    let node = address.and_then(|address| view.at(address));
+    node.map_or_else(|| address.map_or_else(|| text.to_owned(), |a| a.to_string()), |id| view.name(id).to_owned())
+}
+
+/// Devices and adapters that messages name.
+fn subjects(view: &View, messages: &[(&Message, &Origin)]) -> Vec<String> {
+    let of = |(message, _): &(&Message, &Origin)| {
+        let gpu = message.part("gpu").map(|number| format!("GPU{number}"));
+        let known = |name: &String| view.fabric().find(name).is_some();
+        let nic = message.part("nic").map(str::to_owned);
+        let address = message.part("bdf").map(|bdf| device(view, bdf));
+        [address, gpu.filter(known), nic].into_iter().flatten().collect::<Vec<_>>()
+    };
+    distinct(messages.iter().flat_map(of))
+}
+
+/// What a job needs of each class.
+fn expected(class: Class) -> &'static str {
+    match class {
+        Class::Fabric => "links and ports that stay up, and a network that delivers",
+        Class::Host => "enough of the host's resources, and access to them",
+        Class::Driver => "drivers and libraries that are loaded and fit each other",
+        Class::Hardware => "parts without errors",
+        Class::Setting => "settings that fit the machine and the job",
+        Class::OtherEnd => "a peer that runs until the job ends",
+        Class::Caller => "calls that the library allows",
+        Class::Internal => "no failure within the library",
+    }
+}
+
+/// Where to look next, by class.
+fn confirm_of(class: Class) -> &'static str {
+    match class {
+        Class::Fabric => "port states and error counters at both ends, while the job runs",
+        Class::Host => "the resource's limit and use where the program runs",
+        Class::Driver => "the versions of driver and library on every host",
+        Class::Hardware => "the kernel's log of the time (`dmesg -T`)",
+        Class::Setting => "`env` of the job, and the same job without the setting",
+        Class::OtherEnd => "the first error in the logs of the other ranks",
+        Class::Caller => "the program's call, with NCCL_DEBUG=INFO",
+        Class::Internal => "the same job with the library's next release",
+    }
+}
+
+/// Folds messages into what rules found of which they are a consequence.
+pub(super) fn follow(raised: Vec<Raised>) -> Vec<Raised> {
+    let found: BTreeSet<String> =
+        raised.iter().filter(|r| r.finding.is_trouble()).map(|r| r.finding.rule.clone()).collect();
+    let cause = |r: &Raised| {
+        let entry = entry(&r.finding.rule)?;
+        entry
+            .consequence_of
+            .iter()
+            .find(|rule| super::RULES.iter().any(|known| known.id == **rule) && found.contains(**rule))
+    };
+    let (follow, mut kept): (Vec<_>, Vec<_>) = raised.into_iter().partition(|r| cause(r).is_some());
+    for one in follow {
+        let rule = cause(&one).copied().unwrap_or_default();
+        match kept.iter_mut().find(|r| r.finding.rule == rule) {
+            Some(known) => causes::adopt(known, one),
+            None => kept.push(one),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, state, switched};
+    use super::*;
+    use crate::finding::Finding;
+
+    fn message(id: &'static str, parts: &[(&'static str, &str)]) -> Message {
+        let parts = parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Message { id, parts, quote: "as printed".to_owned(), host: Some("node48".to_owned()), count: 1 }
+    }
+
+    fn found(messages: &[Message]) -> Vec<Finding> {
+        let mut machine = switched(1);
+        for one in messages {
+            state(&mut machine, "NCCL", Fact::Message(one.clone()));
+        }
+        findings(&machine, run)
+    }
+
+    #[test]
+    fn a_finding_names_the_parts_and_quotes_the_message() {
+        let port = |nic| message("nccl-ib-port-error", &[("nic", nic), ("port", "1")]);
+        let all = found(&[port("mlx5_3"), port("mlx5_4")]);
+        let [one] = all.as_slice() else { panic!("{all:?}") };
+        assert!(one.summary.contains("mlx5_3, mlx5_4") && one.summary.contains("node48"), "{}", one.summary);
+        assert_eq!(one.measured, "NCCL on node48: \"as printed\", and 1 like it");
+        assert_eq!((one.rule.as_str(), one.kind, one.severity), ("nccl-ib-port-error", Fault, Error));
+    }
+
+    #[test]
+    fn an_entry_applies_where_what_it_needs_is_known() {
+        let rules = |all: &[Message]| found(all).into_iter().map(|f| f.rule).collect::<Vec<_>>();
+        let locked = message("nccl-memory-locked", &[]);
+        let unlimited = message("ulimit-memlock-unlimited", &[]);
+        let none = message("meminfo-no-cma", &[]);
+        assert_eq!(rules(std::slice::from_ref(&locked)), ["nccl-memory-locked"]);
+        assert_eq!(
+            rules(&[locked.clone(), message("nccl-memory-contiguous", &[]), unlimited, none]),
+            ["nccl-memory-contiguous"]
+        );
+        assert_eq!(rules(&[locked, message("nccl-memory-contiguous", &[])]), ["nccl-memory-locked"]);
+    }
+
+    #[test]
+    fn what_a_rule_explains_is_folded_into_it() {
+        let of = |rule: &str| Raised::new(rule, Fault, Error, Likely).evidence(vec![rule.to_owned()]);
+        let left = follow(vec![of("fabric-not-ready"), of("cuda-fabric-802")]);
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].finding.evidence, ["fabric-not-ready", "cuda-fabric-802"]);
+        assert_eq!(follow(vec![of("cuda-fabric-802")]).len(), 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! Lines that speak of trouble and that nothing here explains.
+
+use super::prelude::*;
+use peerlane_machine::fact::OpenLine;
+
+pub(super) const RULE: Rule = Rule::new("open-line", One(run)).watched();
+
+/// Lines that are quoted; the others are counted.
+const SHOWN: usize = 5;
+
+fn run(view: &View) -> Option<Raised> {
+    let all = view.facts(|fact| if let Fact::OpenLine(line) = fact { Some(line) } else { None });
+    let all: Vec<(&OpenLine, &Origin)> = all.collect();
+    let (first, _) = all.first()?;
+    let quote = |(line, origin): &(&OpenLine, &Origin)| {
+        let times = if line.count > 1 { format!("{} times, ", line.count) } else { String::new() };
+        let host = line.host.as_ref().map_or_else(String::new, |host| format!("{host}, "));
+        let at = origin.lines.map_or(0, |(first, _)| first);
+        format!("\"{}\" ({times}{host}{}:{at})", line.quote, origin.source)
+    };
+    let more = all.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("; and {more} other kinds of lines") } else { String::new() };
+    let lines = all.iter().map(|(line, _)| line.count).fold(0, u32::saturating_add);
+    let summary = match lines {
+        1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
+        _ => format!("{lines} lines speak of trouble that is not known here, the first: \"{}\"", first.quote),
+    };
+    let raised = RULE
+        .raise(Fault, Warning, Possible)
+        .summary(summary)
+        .expected("no line that reports a failure")
+        .measured(all.iter().take(SHOWN).map(quote).collect::<Vec<_>>().join("; ") + &more)
+        .evidence(view.cite(all.iter().map(|(_, origin)| *origin)))
+        .fix(
+            "Read the lines in their place in the log, the first one first, and look for their words in the documents of the \
+             program that printed them. If they are known to be harmless here, add them to a folder of knowledge (`--knowledge`).",
+        )
+        .confirm("whether the lines come again when the job is started again");
+    Some(raised)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, state, switched};
+    use super::*;
+
+    fn raised(view: &View) -> Vec<Raised> {
+        run(view).into_iter().collect()
+    }
+
+    #[test]
+    fn lines_are_quoted_counted_and_placed() {
+        let mut machine = switched(1);
+        assert_eq!(findings(&machine, raised), []);
+        for (quote, count) in [("the widget is gone", 3), ("no route", 1)] {
+            let line = OpenLine { quote: quote.to_owned(), host: Some("h1".to_owned()), count };
+            state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+        }
+        let all = findings(&machine, raised);
+        assert_eq!((all.len(), all[0].severity, all[0].certainty), (1, Warning, Possible));
+        assert!(all[0].summary.starts_with("4 lines") && all[0].measured.contains("3 times, h1"), "{:?}", all[0]);
+    }
+}

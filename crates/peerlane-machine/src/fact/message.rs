@@ -1,0 +1,34 @@
+//! What programs report in words: messages that are known, and lines of trouble that are not.
+
+/// A message of a program that is known by its words, as often as one host printed it about the same parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The entry of the knowledge that explains it.
+    pub id: &'static str,
+    /// What it names, by the names of the entry's pattern: `nic`, `bdf`, `peer`.
+    pub parts: Vec<(&'static str, String)>,
+    /// The first one, from its first known word on.
+    pub quote: String,
+    /// The host that printed it, where the line names one.
+    pub host: Option<String>,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Message {
+    /// What it names by this name.
+    pub fn part(&self, name: &str) -> Option<&str> {
+        self.parts.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Lines of one form that speak of trouble and that nothing explains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenLine {
+    /// The first one, without time and process.
+    pub quote: String,
+    /// The host that printed it, where the line names one.
+    pub host: Option<String>,
+    /// How many there are.
+    pub count: u32,
+}

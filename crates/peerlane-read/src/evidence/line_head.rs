@@ -1,0 +1,273 @@
+//! What stands before a line of a log: marks of mail, times, hosts, processes, launchers' ranks and levels.
+//!
+//! Unlike [`super::streams`], which takes a whole text apart, this looks at one line: an excerpt may have one.
+
+/// Layers that are taken off: a quotation mark before a container's time before syslog before a rank before NCCL's process.
+const MOST_LAYERS: usize = 8;
+
+/// What stands before a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    /// The host that it names.
+    pub(super) host: Option<&'a str>,
+    /// Whether a program logs so: a time, a process or a level stands there.
+    pub(super) is_log: bool,
+    /// Whether the kernel or syslog logs so, whose lines are about anything.
+    pub(super) is_system: bool,
+    /// The level, in lower case as far as it matters: an error, or not.
+    pub(super) level: Option<Level>,
+    /// The byte at which the line itself begins.
+    pub(super) end: usize,
+}
+
+/// The level of a line, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// `[INFO]`, `D`.
+    Quiet,
+    /// `WARNING`.
+    Warning,
+    /// `ERROR`, `FATAL`.
+    Error,
+}
+
+impl Level {
+    fn of(word: &str) -> Option<Level> {
+        Some(match word {
+            "ERROR" | "Error" | "error" | "ERR" | "err" | "FATAL" | "Fatal" | "fatal" | "CRITICAL" | "CRIT"
+            | "EMERG" | "SEVERE" | "PANIC" => Level::Error,
+            "WARN" | "WARNING" | "Warning" | "warning" | "warn" => Level::Warning,
+            "INFO" | "Info" | "info" | "DEBUG" | "debug" | "TRACE" | "NOTICE" | "notice" => Level::Quiet,
+            _ => return None,
+        })
+    }
+}
+
+/// Takes off what stands before a line.
+pub(super) fn head(line: &str) -> Head<'_> {
+    let mut head = Head::default();
+    for _ in 0..MOST_LAYERS {
+        let Some(rest) = line.get(head.end..) else { break };
+        let blank = rest.len() - rest.trim_start().len();
+        let rest = rest.trim_start();
+        let Some(length) = layer(rest, &mut head) else {
+            // the mark of a container's log is its own; blanks before a line are its indentation
+            if head.is_log {
+                head.end += blank;
+            }
+            break;
+        };
+        head.end += blank + length;
+    }
+    head
+}
+
+/// Takes off one layer; its length.
+fn layer<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    quote(rest)
+        .or_else(|| container(rest, head))
+        .or_else(|| time(rest, head))
+        .or_else(|| tag(rest, head))
+        .or_else(|| process(rest, head))
+        .or_else(|| syslog(rest, head))
+        .or_else(|| level(rest, head))
+}
+
+/// `> `, `| `.
+fn quote(rest: &str) -> Option<usize> {
+    let end = rest.find(|c| !matches!(c, '>' | ' '))?;
+    rest.starts_with('>').then_some(end)
+}
+
+/// `{"log":"` of docker's JSON files; `[pod/NAME/CONTAINER] ` of kubectl.
+fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    if rest.starts_with("{\"log\":\"") {
+        head.is_log = true;
+        return Some("{\"log\":\"".len());
+    }
+    let (name, _) = rest.strip_prefix("[pod/")?.split_once(']')?;
+    head.host = name.split('/').next();
+    Some("[pod/]".len() + name.len())
+}
+
+/// `[ 1772.282032] `, `2024-05-03T10:11:12.123Z `, `[2024-05-03 10:11:12,345] `, `[Mar 21 2025 20:45:38] `, `Jul 20 16:15:36 `.
+fn time(rest: &str, head: &mut Head) -> Option<usize> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
+    if let Some((within, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let seconds = is_number(within) && within.contains('.');
+        if seconds || is_clock(within) {
+            (head.is_log, head.is_system) = (true, head.is_system || seconds);
+            return Some(within.len() + 2);
+        }
+    }
+    let mut end = 0;
+    // up to four words: `Mon Jul 20 16:15:36`, `2024-05-03 10:11:12,345`
+    for word in rest.split_inclusive(' ').take(5) {
+        end += word.len();
+        let is_time = word.trim_end().bytes().filter(|b| *b == b':').count() >= 2
+            && word.bytes().next().is_some_and(|b| b.is_ascii_digit())
+            && word.trim_end().bytes().all(|b| b.is_ascii_digit() || b":.,TZ+-".contains(&b));
+        if is_time {
+            head.is_log = true;
+            return Some(end);
+        }
+        let part = word.trim_end().trim_end_matches(',');
+        let is_date = part.is_empty()
+            || part.bytes().all(|b| b.is_ascii_digit() || b == b'-' || b == b'/')
+            || is_name(&MONTHS, part)
+            || is_name(&DAYS, part);
+        if !is_date {
+            return None;
+        }
+    }
+    None
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+fn is_name(names: &[&str], word: &str) -> bool {
+    names.contains(&word)
+}
+
+/// `2024-05-03 10:11:12,345`, `Mar 21 2025 20:45:38`, `Thu Jan 16 10:36:22 2025`.
+fn is_clock(text: &str) -> bool {
+    let plain = |word: &str| {
+        word.bytes().all(|b| b.is_ascii_digit() || b":.,-+TZ/".contains(&b))
+            || is_name(&MONTHS, word)
+            || is_name(&DAYS, word)
+    };
+    text.bytes().filter(|b| *b == b':').count() >= 2 && text.split_whitespace().all(plain)
+}
+
+/// `[1,0]<stdout>:`, `[rank3]:`, `[default0]:`, `[tid 39] `, `[ERROR] `, `[0] `.
+fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
+    let mut end = within.len() + 2;
+    if let Some(stream) = after.strip_prefix("<stdout>:").or_else(|| after.strip_prefix("<stderr>:")) {
+        head.is_log = true;
+        return Some(rest.len() - stream.len());
+    }
+    if let Some(level) = Level::of(within.trim()) {
+        head.level = head.level.max(Some(level));
+    } else {
+        let digits = within.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+        let plain = !within.is_empty() && within.len() < 24 && digits.bytes().all(|b| b.is_ascii_digit());
+        // `[0]` begins a row of a table, too
+        if !plain || (digits.len() == within.len() && !head.is_log) {
+            return None;
+        }
+    }
+    head.is_log = true;
+    end += after.len() - after.trim_start_matches(':').len();
+    Some(end)
+}
+
+/// `node48:34050:34121 [0] `, NCCL's process.
+fn process<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    let word = rest.split_whitespace().next()?;
+    let mut parts = word.rsplitn(3, ':');
+    let is_number = |text: Option<&str>| text.is_some_and(|t| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit()));
+    let (thread, own) = (is_number(parts.next()), is_number(parts.next()));
+    let host = parts.next().filter(|host| !host.is_empty() && host.bytes().any(|b| b.is_ascii_alphabetic()))?;
+    (thread && own).then(|| {
+        head.host = Some(host);
+        head.is_log = true;
+        word.len()
+    })
+}
+
+/// `host1 nvidia-fabricmanager-start.sh[4753]: `, `host kernel: ` behind a time.
+fn syslog<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    if !head.is_log || head.is_system {
+        return None;
+    }
+    let (words, after) = rest.split_once(": ").or_else(|| rest.strip_suffix(':').map(|words| (words, "")))?;
+    let mut parts = words.split(' ');
+    let (host, program) = (parts.next()?, parts.next()?);
+    let is_program = program == "kernel" || program.strip_suffix(']').is_some_and(|p| p.contains('['));
+    let named = host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    (is_program && named && parts.next().is_none()).then(|| {
+        head.host = Some(host);
+        head.is_system = true;
+        rest.len() - after.len()
+    })
+}
+
+/// `ERROR: `, `ERROR `, `level=error `, `E0720 16:15:36.123456 4753 `.
+fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
+    let word = rest.split_whitespace().next()?;
+    let plain = word.trim_end_matches(':');
+    if let Some(level) = Level::of(plain).filter(|_| plain.bytes().all(|b| b.is_ascii_uppercase()))
+        && (head.is_log || plain.len() < word.len())
+    {
+        (head.level, head.is_log) = (head.level.max(Some(level)), true);
+        return Some(word.len());
+    }
+    if let Some(level) = word.strip_prefix("level=").and_then(|word| Level::of(word.trim_matches('"'))) {
+        (head.level, head.is_log) = (head.level.max(Some(level)), true);
+        return Some(word.len());
+    }
+    if rest.starts_with("NCCL INFO ") {
+        (head.level, head.is_log) = (head.level.max(Some(Level::Quiet)), true);
+        return Some("NCCL INFO".len());
+    }
+    // glog: a letter, month and day, then a time
+    let (letter, date) = word.split_at_checked(1)?;
+    let level = match letter {
+        "E" | "F" => Level::Error,
+        "W" => Level::Warning,
+        "I" => Level::Quiet,
+        _ => return None,
+    };
+    let is_date = date.len() == 4 && date.bytes().all(|b| b.is_ascii_digit());
+    let is_time = rest.get(word.len()..)?.split_whitespace().next()?.bytes().filter(|b| *b == b':').count() == 2;
+    (is_date && is_time).then(|| {
+        (head.level, head.is_log) = (head.level.max(Some(level)), true);
+        word.len()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_of_every_kind_name_host_and_level() {
+        let words = "Call failed";
+        for (before, host, level) in [
+            ("node48:34050:34121 [0] ", Some("node48"), None),
+            ("> node48:34050:34121 [0] ", Some("node48"), None),
+            ("[1,0]<stdout>:node48:34050:34121 [0] ", Some("node48"), None),
+            ("[rank3]:[2025-03-01 10:00:00,123] ", None, None),
+            ("[ 1772.282032] ", None, None),
+            ("Jul 20 16:15:36 host1 kernel: [ 12.5] ", Some("host1"), None),
+            ("Jul 20 16:15:36 host1 nv-start.sh[4753]: ", Some("host1"), None),
+            ("2024-05-03T10:11:12.123456+00:00 host1 kernel: ", Some("host1"), None),
+            ("2024-05-03T10:11:12.123456Z ", None, None),
+            ("[Mar 21 2025 20:45:38] [ERROR] [tid 39] ", None, Some(Level::Error)),
+            ("[pod/train-0/main] ", Some("train-0"), None),
+            ("{\"log\":\"", None, None),
+            ("E0720 16:15:36.123456 4753 ", None, Some(Level::Error)),
+            ("ERROR: ", None, Some(Level::Error)),
+            ("time=\"2024-05-03\" ", None, None),
+        ] {
+            let line = format!("{before}{words}");
+            let head = head(&line);
+            if before.starts_with("time=") {
+                assert_eq!(head, Head::default(), "{before}");
+                continue;
+            }
+            assert_eq!((head.host, head.level), (host, level), "{before}");
+            assert!(head.is_log || before.starts_with("[pod"), "{before}");
+            assert!(line[head.end..].ends_with(words), "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_head() {
+        for line in ["", "The link failed", "[0] 12 13", "GPU0: 1", "# size count", "  12:30 and later"] {
+            assert_eq!((head(line).host, head(line).is_log), (None, false), "{line}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Lines that speak of trouble and that nothing here knows: they are shown, so that silence is never taken for health.
+//!
+//! A line counts if a program says so: by its level, by words of failure in a line of a log, by a status, or by a counter of
+//! errors that is not zero. Prose, options, help texts and counters of zero do not. In logs of the system, whose lines are about anything,
+//! a line must name a device or a driver of paths between GPUs, adapters and host memory.
+
+mod words;
+
+use std::collections::HashMap;
+
+use super::host_headings::HostHeadings;
+use super::line_head::{Head, Level, head};
+use super::{Fact, Found, Text, tool};
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::OpenLine;
+use words::{Words, is_counter, is_failure, names_part};
+
+const TOOL: &str = "lines that are not known";
+
+/// The most forms of lines that are kept; more are counted with the last.
+const MOST: usize = 64;
+
+/// The most of a line that is kept, in characters.
+const MAX_QUOTE: usize = 200;
+
+/// Longer lines are data.
+const LONGEST: usize = 2000;
+
+/// Tools whose lines are read one by one: those that say nothing of their format may be of trouble all the same.
+const LOGS: [&str; 5] = [tool::NCCL_LOG, "kernel log", "/proc/cmdline", "fabricmanager.log", super::LINE_PREFIX];
+
+/// Finds the lines, where `understood` has those of known messages.
+pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found: &mut Found) {
+    let read = read_lines(text, found);
+    let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
+    let mut all: Vec<(OpenLine, u32)> = Vec::new();
+    for (i, line) in text.iter() {
+        let is_known = understood.get(i) == Some(&true) || read.get(i) == Some(&true);
+        if is_known || line.len() > LONGEST || line.trim().is_empty() {
+            continue;
+        }
+        let head = head(line);
+        let rest = line.get(head.end..).unwrap_or_default().trim();
+        if !speaks_of_trouble(&head, rest) || super::kernel::is_read(line) || super::fabric_manager::is_read(line) {
+            continue;
+        }
+        let host = head.host.or(hosts.at(i)).map(str::to_owned);
+        let form = (host.clone(), form(rest));
+        let last = all.len().checked_sub(1).filter(|_| all.len() >= MOST);
+        match forms.get(&form).copied().or(last).and_then(|at| all.get_mut(at)) {
+            Some((known, _)) => known.count = known.count.saturating_add(1),
+            None => {
+                forms.insert(form, all.len());
+                let quote = rest.chars().take(MAX_QUOTE).collect();
+                all.push((OpenLine { quote, host, count: 1 }, text.numbers(i, i).0));
+            }
+        }
+    }
+    for (one, line) in all {
+        found.push(text, TOOL, (line, line), Fact::OpenLine(one));
+    }
+}
+
+/// The lines that readers of whole blocks understood.
+fn read_lines(text: &Text, found: &Found) -> Vec<bool> {
+    let mut read = vec![false; text.len()];
+    let blocks =
+        found.evidence.iter().filter(|e| !LOGS.contains(&e.origin.tool) && !matches!(e.fact, Fact::Message(_)));
+    for (first, last) in blocks.filter_map(|e| e.origin.lines) {
+        let lines = (first as usize).saturating_sub(1)..(last as usize).min(read.len());
+        if let Some(lines) = read.get_mut(lines) {
+            lines.fill(true);
+        }
+    }
+    read
+}
+
+/// The line with its numbers left out, by which lines of one form are counted together.
+fn form(line: &str) -> String {
+    let mut form = String::with_capacity(line.len());
+    for word in line.split_whitespace().take(24) {
+        let is_number = word.bytes().any(|b| b.is_ascii_digit());
+        form.push_str(if is_number { "#" } else { word });
+        form.push(' ');
+    }
+    form
+}
+
+/// Whether a line, without what stands before it, speaks of trouble.
+fn speaks_of_trouble(head: &Head, line: &str) -> bool {
+    if head.level == Some(Level::Quiet) {
+        return false;
+    }
+    // most lines hold no word of trouble, and are passed over quickly
+    let words = Words::of(line);
+    let is_error = head.level == Some(Level::Error);
+    if !is_error && !words.any_trouble {
+        return false;
+    }
+    if words.is_denied {
+        return false;
+    }
+    if head.is_system {
+        return (is_error || words.is_strong || is_failure(line)) && (names_part(line) || has_address(line));
+    }
+    if is_error {
+        return true;
+    }
+    (head.is_log && words.is_strong) || is_failure(line) || is_counter(line)
+}
+
+/// Whether a PCI address stands in a line.
+fn has_address(line: &str) -> bool {
+    let mut words = line.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '[' | ']' | ','));
+    words.any(|word| {
+        let word = word.trim_end_matches(':');
+        word.len() >= 7 && word.contains('.') && word.contains(':') && word.parse::<PciAddress>().is_ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan_text;
+    use super::*;
+
+    fn open(body: &str) -> Vec<(String, u32)> {
+        let of = |fact| if let Fact::OpenLine(line) = fact { Some((line.quote, line.count)) } else { None };
+        scan_text(&Text::new("t", body.as_bytes())).evidence.into_iter().filter_map(|e| of(e.fact)).collect()
+    }
+
+    #[test]
+    fn lines_of_trouble_in_any_programs_style() {
+        for line in [
+            "[ 12.345678] nvidia 0000:01:00.0: frobnication of the doorbell failed",
+            "Jul 20 16:15:36 h kernel: mlx5_core 0000:01:00.0: firmware command timed out",
+            "[Mar 21 2025 20:45:38] [ERROR] [tid 39] the widget of the fabric is gone",
+            "ERROR: no route between the two",
+            "error: cannot map the memory of the other GPU",
+            "RuntimeError: the collective did not complete",
+            "peer exchange ... FAILED",
+            "Result = FAIL",
+            "test 3: FAIL",
+            "Segmentation fault (core dumped)",
+            "frobnicate.cu:12: CUDA error: an unusual state",
+            "rx_crc_errors: 12",
+            "Recovery Errors: 505",
+            "symbol_error_counter = 3",
+            "level=error msg=\"lost the link\"",
+            "E0720 16:15:36.123456 4753 agent.cc:12] handshake refused",
+        ] {
+            assert_eq!(open(&format!("{line}\n")).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_trouble() {
+        for line in [
+            "rx_crc_errors: 0",
+            "Recovery Errors: 0",
+            "errors: 0, warnings: 0",
+            "0 errors, 12 passed",
+            "No errors found.",
+            "#  Out of bounds values : 0 OK",
+            "  --fail-on LEVEL   exit with 1 where a finding fails",
+            "  -e, --errors      show error counters",
+            "The error comes from the cable, which failed twice.",
+            "If the test fails, see the log for errors.",
+            "2025-01-01 10:00:00 INFO retrying after error budget check: ok",
+            "[ 1.234567] ACPI BIOS Error (bug): Could not resolve symbol",
+            "[ 1.234567] usb 1-2: device descriptor read/64, error -71",
+            "ERRORS",
+            "error handling",
+            "Errors per lane      Total errors",
+            "| test | error |",
+            "double err = fabs(a - b);",
+            "if (err != 0) return err;",
+        ] {
+            assert_eq!(open(&format!("{line}\n")), [], "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_one_form_are_counted_together() {
+        let all =
+            open("[1.0] nvidia 0000:01:00.0: doorbell 12 failed\n[2.0] nvidia 0000:01:00.0: doorbell 14 failed\n");
+        assert_eq!(all, [("nvidia 0000:01:00.0: doorbell 12 failed".to_owned(), 2)]);
+    }
+}

@@ -1,0 +1,316 @@
+//! Words of trouble, and what makes a line with such a word a program's report.
+
+/// Words by which a line of a log reports a failure, in lower case.
+fn is_strong(word: &str) -> bool {
+    matches!(
+        word,
+        "fail"
+            | "failed"
+            | "fails"
+            | "failure"
+            | "failures"
+            | "failing"
+            | "error"
+            | "errors"
+            | "errored"
+            | "fatal"
+            | "warn"
+            | "timeout"
+            | "timedout"
+            | "unable"
+            | "cannot"
+            | "refused"
+            | "denied"
+            | "corrupt"
+            | "corrupted"
+            | "corruption"
+            | "hung"
+            | "stuck"
+            | "lost"
+            | "abort"
+            | "aborted"
+            | "aborting"
+            | "crashed"
+            | "panic"
+            | "unreachable"
+            | "mismatch"
+            | "invalid"
+            | "uncorrectable"
+            | "unrecoverable"
+            | "unhealthy"
+            | "degraded"
+            | "rejects"
+            | "rejected"
+            | "misconfigured"
+            | "exhausted"
+            | "exceeded"
+            | "insufficient"
+            | "broken"
+            | "dead"
+            | "missing"
+            | "disconnected"
+            | "throttled"
+            | "throttling"
+    )
+}
+
+/// The words of a line as far as they speak of trouble.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Words {
+    /// Any word of trouble, or a part of one.
+    pub(super) any_trouble: bool,
+    /// Words by which logs report failures: `failed`, `timed out`, `not found`.
+    pub(super) is_strong: bool,
+    /// Whether the line says that there is none: `no errors`, `0 failed`, `errors: 0`.
+    pub(super) is_denied: bool,
+}
+
+impl Words {
+    pub(super) fn of(line: &str) -> Words {
+        let mut all = Words::default();
+        let mut lower = [0_u8; 16];
+        let mut before = "";
+        let mut words = line.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+        while let Some(word) = words.next() {
+            let next = words.peek().copied().unwrap_or_default();
+            let short = word.len() <= lower.len();
+            let word = if short {
+                let lower = &mut lower[..word.len()];
+                lower.copy_from_slice(word.as_bytes());
+                lower.make_ascii_lowercase();
+                std::str::from_utf8(lower).unwrap_or(word)
+            } else {
+                word
+            };
+            let two = matches!(
+                (word, next),
+                ("timed", "out")
+                    | ("not", "found" | "set" | "ready" | "supported" | "working")
+                    | ("could" | "can", "not")
+                    | ("no", "space")
+            );
+            let strong = is_strong(word)
+                || matches!(
+                    word,
+                    "skipped"
+                        | "down"
+                        | "retry"
+                        | "err"
+                        | "dropped"
+                        | "drop"
+                        | "discards"
+                        | "crc"
+                        | "replay"
+                        | "downed"
+                        | "discarded"
+                        | "uncorrected"
+                );
+            all.any_trouble |= strong || two || is_named_so(word);
+            if is_strong(word) || two {
+                all.is_strong = true;
+                let counted = matches!(
+                    before,
+                    "0" | "no" | "No" | "NO" | "without" | "zero" | "any" | "ignore" | "ignoring" | "non"
+                );
+                all.is_denied |= counted || next == "0" || matches!(next, "none" | "None" | "OK");
+            }
+            before = if short { literal(word) } else { "" };
+        }
+        all
+    }
+}
+
+/// Whether a word ends as names of errors do: `RuntimeError`, `segfault`.
+fn is_named_so(word: &str) -> bool {
+    let ends = |end: &str| {
+        word.len() >= end.len() && word.get(word.len() - end.len()..).is_some_and(|last| last.eq_ignore_ascii_case(end))
+    };
+    ["error", "errors", "exception", "fault", "traceback", "dumped", "assertion"].into_iter().any(ends)
+}
+
+/// The word before, as far as it matters.
+fn literal(word: &str) -> &'static str {
+    match word {
+        "0" => "0",
+        "no" => "no",
+        "without" => "without",
+        "zero" => "zero",
+        "any" => "any",
+        "non" => "non",
+        "ignore" | "ignoring" => "ignore",
+        _ => "",
+    }
+}
+
+/// How programs begin a line about their own failure.
+const STARTS: [&str; 22] = [
+    "error:",
+    "Error:",
+    "fatal:",
+    "FATAL:",
+    "Traceback (most recent call last)",
+    "Segmentation fault",
+    "Bus error",
+    "Aborted",
+    "CUDA error",
+    "CUDA failure",
+    "Cuda failure",
+    "HIP error",
+    "hipError",
+    "cudaError",
+    "NCCL failure",
+    "NCCL error",
+    "FAILED",
+    "panic:",
+    "Assertion ",
+    "terminate called",
+    "Failed to ",
+    "failed to ",
+];
+
+/// How lines report a failure anywhere in them.
+const WITHIN: [&str; 11] = [
+    ": error: ",
+    ": Error: ",
+    ": fatal error",
+    "CUDA error",
+    "Cuda failure",
+    "CUDA failure",
+    "NCCL WARN",
+    "HIP error",
+    ": CUDA error",
+    "(core dumped)",
+    " failed with error ",
+];
+
+/// States that end a line.
+const ENDS: [&str; 16] = [
+    ": FAIL",
+    ": FAILED",
+    "= FAIL",
+    "= FAILED",
+    " FAILED",
+    "... FAIL",
+    "...FAILED",
+    ": Failed",
+    ": failed",
+    "... failed",
+    ": Fail",
+    ": Error",
+    ": ERR!",
+    ": Unhealthy",
+    ": Degraded",
+    ": error",
+];
+
+/// Whether a line reports a failure as programs do, without a level or a time.
+pub(super) fn is_failure(line: &str) -> bool {
+    // a sentence, a row of a document's table, or a line of a program's source
+    if is_source(line) || line.starts_with('|') {
+        return false;
+    }
+    let sentence = line.ends_with(['.', ':', '?']) && line.split_whitespace().count() >= 9;
+    let starts =
+        STARTS.iter().any(|start| line.starts_with(start) && line.len() > start.len().max(8)) || exception(line);
+    if starts && !(sentence && line.starts_with(|c: char| c.is_uppercase()) && !line.contains("rror:")) {
+        return true;
+    }
+    if WITHIN.iter().any(|words| line.contains(words)) {
+        return !sentence || line.contains("NCCL WARN");
+    }
+    // `-> GPU1: FAILED`, a short line
+    line.split_whitespace().count() <= 12 && ENDS.iter().any(|end| line.ends_with(end))
+}
+
+/// `RuntimeError: …`, `torch.distributed.DistBackendError: …`.
+fn exception(line: &str) -> bool {
+    let Some((name, rest)) = line.split_once(": ") else { return false };
+    let named = name.ends_with("Error") || name.ends_with("Exception");
+    named
+        && name.len() > 5
+        && !rest.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_')
+}
+
+/// Whether it is a line of a program's source, which only mentions errors.
+fn is_source(line: &str) -> bool {
+    line.ends_with([';', '{', '}', '\\']) || line.starts_with("//") || line.starts_with("/*") || line.starts_with("--")
+}
+
+/// `rx_crc_errors: 12`, `Recovery Errors: 505`, `symbol_error = 3`: a counter of failures that is not zero.
+pub(super) fn is_counter(line: &str) -> bool {
+    let Some(at) = line.rfind([':', '=', ' ', '\t']) else { return false };
+    let (name, value) = (line.get(..at).unwrap_or_default(), line.get(at + 1..).unwrap_or_default());
+    let counts = value.len() <= 20 && value.bytes().all(|b| b.is_ascii_digit()) && value.bytes().any(|b| b != b'0');
+    let bare = name.trim_end_matches([':', '=', ' ', '\t', '.']);
+    // a counter has a short name, and a sign or a gap before its value
+    let parted = bare.len() < name.len() || line.get(at..=at).is_some_and(|c| c != " ");
+    let is_name =
+        bare.len() <= 48 && bare.split_whitespace().count() <= 6 && !bare.contains(['(', ',', ';', '|', '/', '"']);
+    counts && parted && is_name && names_errors(bare)
+}
+
+fn names_errors(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_count_of = |word: &str| {
+        matches!(
+            word,
+            "errors"
+                | "error"
+                | "err"
+                | "errs"
+                | "discards"
+                | "drops"
+                | "dropped"
+                | "discarded"
+                | "failures"
+                | "downed"
+                | "uncorrected"
+                | "uncorrectable"
+        )
+    };
+    // limits and settings have such words, too
+    let setting =
+        ["threshold", "max", "limit", "level", "code", "timeout", "rate", "mask", "id", "policy", "line", "injection"];
+    words.clone().any(is_count_of) && !words.any(|word| setting.contains(&word))
+}
+
+/// Drivers, buses and devices of paths between GPUs, adapters and host memory, in lines of the system.
+const PARTS: [&str; 30] = [
+    "NVRM",
+    "nvidia",
+    "nvswitch",
+    "nvlink",
+    "NVLink",
+    "amdgpu",
+    "kfd",
+    "mlx5",
+    "mlx4",
+    "infiniband",
+    "ib_",
+    "rdma",
+    "pcieport",
+    "PCIe",
+    "AER",
+    "DPC",
+    "DMAR",
+    "AMD-Vi",
+    "arm-smmu",
+    "iommu",
+    "bnxt_re",
+    "irdma",
+    "efa",
+    "hfi1",
+    "nouveau",
+    "gdrdrv",
+    "peermem",
+    "fabricmanager",
+    "i915",
+    "xe 0000",
+];
+
+/// Whether a line of the system is about such a part.
+pub(super) fn names_part(line: &str) -> bool {
+    PARTS.iter().any(|part| line.contains(part))
+}
