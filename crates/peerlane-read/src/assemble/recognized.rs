@@ -3,7 +3,7 @@
 //! Numbers printed with two decimals are a fingerprint: where a matrix is cell for cell that of a catalogue system, the text shows
 //! that system. Without numbers, the same products at the same paths show its design.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use peerlane_machine::fabric::{LinkKind, NodeKind, PathClass};
 use peerlane_machine::fact::RateRow;
@@ -11,7 +11,7 @@ use peerlane_machine::machine::{Machine, MachineKind, Recognized, RecognizedBy};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::units::Rate;
 
-use crate::catalogue::{Parts, system, system_names};
+use crate::catalogue::{Parts, system, system_names, system_text};
 
 /// Cells of a matrix that agree by chance, at most.
 const FEW: usize = 6;
@@ -29,22 +29,22 @@ pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
     }
     // most texts have no table of rates, and need no catalogue for it
     if !machine.rates.is_empty()
-        && let Some(system) = systems().iter().find(|system| has_rates(system, machine))
+        && let Some(system) = systems().find(|system| has_rates(system, machine))
     {
         return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
     }
-    if machine.matrices.is_empty() && machine.stated_classes.is_none() {
-        return None;
-    }
-    let by_numbers = systems().iter().map(|system| (agreeing(machine, system), system));
-    if let Some((_, system)) = by_numbers.max_by_key(|(cells, _)| *cells).filter(|(cells, _)| *cells > FEW) {
-        return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
+    if !machine.matrices.is_empty() {
+        let by_numbers = systems().map(|system| (agreeing(machine, system), system));
+        if let Some((_, system)) = by_numbers.max_by_key(|(cells, _)| *cells).filter(|(cells, _)| *cells > FEW) {
+            return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
+        }
     }
     // what states its links needs no catalogue
-    if !has_open_links(machine) {
+    if machine.stated_classes.is_none() || !has_open_links(machine) {
         return None;
     }
-    let mut alike = systems().iter().filter(|system| is_alike(machine, system));
+    let parts = parts_of_gpus(machine).filter(|parts| parts.len() > 1)?;
+    let mut alike = systems_with(&parts).filter(|system| is_alike(machine, &parts, system));
     let only = alike.next().filter(|_| alike.next().is_none())?;
     Some(Recognized { system: only.name.clone(), by: RecognizedBy::Design })
 }
@@ -71,7 +71,7 @@ pub(super) fn adopt(machine: &mut Machine) {
     if !machine.fabric.nodes().is_empty() {
         return;
     }
-    let Some(known) = systems().iter().find(|known| known.name == *system) else { return };
+    let Some(known) = systems().find(|known| known.name == *system) else { return };
     let sentence = format!("devices and links are those of {system} in the catalogue, whose numbers these are");
     machine.fabric = known.fabric.clone();
     machine.p2p = known.p2p.clone();
@@ -85,10 +85,26 @@ fn has_open_links(machine: &Machine) -> bool {
     machine.fabric.links().iter().any(|link| open(&link.kind))
 }
 
-/// The catalogue, read once.
-fn systems() -> &'static [Machine] {
-    static SYSTEMS: OnceLock<Vec<Machine>> = OnceLock::new();
-    SYSTEMS.get_or_init(|| system_names().filter_map(|name| system(name)?.ok()).collect())
+type Read = LazyLock<Option<Machine>, Box<dyn Fn() -> Option<Machine> + Send>>;
+
+/// The catalogue by name, each system read when it is first asked for.
+fn catalogue() -> &'static [(&'static str, Read)] {
+    static CATALOGUE: LazyLock<Vec<(&str, Read)>> = LazyLock::new(|| {
+        let read = |name| LazyLock::new(Box::new(move || system(name)?.ok()) as Box<_>);
+        system_names().map(|name| (name, read(name))).collect()
+    });
+    &CATALOGUE
+}
+
+fn systems() -> impl Iterator<Item = &'static Machine> {
+    catalogue().iter().filter_map(|(_, system)| system.as_ref())
+}
+
+/// Those whose description names all of these parts; no other is read.
+fn systems_with(parts: &[String]) -> impl Iterator<Item = &'static Machine> {
+    let names_all =
+        |name: &str| system_text(name).is_some_and(|text| parts.iter().all(|part| text.contains(part.as_str())));
+    catalogue().iter().filter(move |(name, _)| names_all(name)).filter_map(|(_, system)| system.as_ref())
 }
 
 /// How many cells of a machine's matrices are those of a system's, in matrices that agree as a whole.
@@ -115,25 +131,26 @@ fn agree(a: &Matrix, b: &Matrix) -> usize {
     if same as f64 >= SHARE * all as f64 { same } else { 0 }
 }
 
-/// Whether all products are known to be those of a system, and all paths between them too.
-fn is_alike(machine: &Machine, system: &Machine) -> bool {
-    let parts = |m: &Machine| {
-        let gpus = m.fabric.of_kind(NodeKind::Gpu).map(|gpu| {
-            let node = m.fabric.node(gpu);
-            let part = node.part.clone();
-            part.or_else(|| Some(Parts::embedded().of_node(NodeKind::Gpu, node.product.as_deref())?.name.clone()))
-        });
-        gpus.collect::<Option<Vec<String>>>()
+/// The parts of all GPUs, in order; `None` where one is not known.
+fn parts_of_gpus(machine: &Machine) -> Option<Vec<String>> {
+    let part = |gpu| {
+        let node = machine.fabric.node(gpu);
+        let by_product = || Some(Parts::embedded().of_node(NodeKind::Gpu, node.product.as_deref())?.name.clone());
+        node.part.clone().or_else(by_product)
     };
+    machine.fabric.of_kind(NodeKind::Gpu).map(part).collect()
+}
+
+/// Whether a machine with GPUs of these parts has the NICs of a system, and the same paths between its GPUs.
+fn is_alike(machine: &Machine, parts: &[String], system: &Machine) -> bool {
     let classes = |m: &Machine| -> Option<Vec<Option<PathClass>>> {
         m.stated_classes.as_ref()?;
         let gpus: Vec<_> = m.fabric.of_kind(NodeKind::Gpu).collect();
         Some(gpus.iter().flat_map(|a| gpus.iter().map(|b| m.fabric.class(*a, *b)).collect::<Vec<_>>()).collect())
     };
-    let gpus = machine.fabric.of_kind(NodeKind::Gpu).count();
     let nics = |m: &Machine| m.fabric.of_kind(NodeKind::Nic).count();
-    let known = parts(machine).filter(|_| gpus > 1 && nics(machine) == nics(system));
-    known.is_some_and(|parts_of| Some(parts_of) == parts(system))
+    nics(machine) == nics(system)
+        && parts_of_gpus(system).is_some_and(|parts_of| parts_of == parts)
         && classes(machine).is_some_and(|classes_of| Some(classes_of) == classes(system))
 }
 
