@@ -2,7 +2,7 @@
 
 use super::view::cells;
 use super::words::distinct;
-use super::{Context, Settings, View, collective_slow, nic_gpu_slow, nic_slow, unexplained_steps};
+use super::{Context, Settings, View, collective_slow, nic_gpu_slow, nic_slow, unexplained_step};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -34,7 +34,7 @@ const WORTH: [&str; 3] = ["link widths", "GPU state", "rates"];
 pub fn unchecked(context: &Context) -> Vec<&'static str> {
     let known = checked(context);
     let settings = Settings::default();
-    let families = unexplained_steps::families(&View::new(context, &settings));
+    let families = unexplained_step::families(&View::new(context, &settings));
     let of_families = families.into_iter().filter(|(_, is_predicted)| !is_predicted).map(|(name, _)| name);
     distinct(WORTH.into_iter().chain(of_families).filter(|what| !known.contains(what)))
 }
@@ -67,7 +67,7 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
-    let families = unexplained_steps::families(view).into_iter().filter(|(_, is_predicted)| *is_predicted);
+    let families = unexplained_step::families(view).into_iter().filter(|(_, is_predicted)| *is_predicted);
     families.for_each(|(name, _)| add(true, name));
     add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
     let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();

@@ -86,7 +86,7 @@ mod small_packets;
 mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
-mod unexplained_steps;
+mod unexplained_step;
 mod unexplained_value;
 mod unsteady_rate;
 mod unsupported_peer_access;
@@ -176,6 +176,7 @@ static RULES: &[Rule] = &[
     uneven_path_class::RULE,
     above_line_rate::RULE,
     unexplained_value::RULE,
+    unexplained_step::RULE,
     p2p_slower_than_staged::RULE,
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,

@@ -47,6 +47,15 @@ impl Raised {
         Raised { loss, ..finding.into() }
     }
 
+    /// Whether it counts in the verdict and names one of these ends, a pair of them, or the machine as a whole, so that it explains
+    /// what was measured there.
+    pub(super) fn explains(&self, ends: &[&str]) -> bool {
+        let finding = &self.finding;
+        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| ends.contains(&node));
+        let shown = self.pairs.iter().any(|(a, b)| ends.contains(&a.as_str()) && ends.contains(&b.as_str()));
+        finding.contributes().is_some() && (finding.subjects.is_empty() || own || shown)
+    }
+
     /// What is wrong, where, and how much: one sentence.
     pub(crate) fn summary(mut self, text: impl Into<String>) -> Self {
         self.finding.summary = text.into();

@@ -2,7 +2,6 @@
 //! worse than its interval allows.
 
 use super::prelude::*;
-use super::unexplained_steps;
 use peerlane_model::assumptions::Unexplained;
 use peerlane_model::comparison::{Measurement, Series, Standing};
 
@@ -56,21 +55,13 @@ struct Worse<'c> {
 
 /// Values of which an expectation exists, that are worse than their interval allows, and that no finding at their ends explains.
 fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
-    let mut found = values_beyond(view, known);
-    let known: Vec<&Raised> = known.iter().chain(&found).collect();
-    let steps = unexplained_steps::beyond(view, &known);
-    found.extend(steps);
-    found
-}
-
-fn values_beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
     let mut worse: Vec<Worse> = Vec::new();
     for series in view.comparison.series().iter().filter(|series| series.is_predicted()) {
         let matrix = series.matrix();
         for (i, row) in matrix.rows.iter().enumerate() {
             for (j, col) in matrix.cols.iter().enumerate().filter(|(_, col)| *col != row) {
                 let ends = [row.as_str(), col.as_str()];
-                if series.standing(i, j) != Some(Standing::Worse) || is_explained(known, &ends) {
+                if series.standing(i, j) != Some(Standing::Worse) || known.iter().any(|raised| raised.explains(&ends)) {
                     continue;
                 }
                 let values = series.expected(i, j).zip(series.measured(i, j));
@@ -81,17 +72,6 @@ fn values_beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
     }
     let by_metric = grouped(worse.into_iter().map(|one| (one.series.metric(), one)));
     by_metric.into_iter().filter_map(|(_, worse)| report_beyond(view, &worse)).collect()
-}
-
-/// Whether a finding that counts in the verdict names one of these ends, a pair of them, or the machine as a whole.
-pub(super) fn is_explained<'r>(known: impl IntoIterator<Item = &'r Raised>, ends: &[&str]) -> bool {
-    let names = |raised: &Raised| {
-        let finding = &raised.finding;
-        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| ends.contains(&node));
-        let shown = raised.pairs.iter().any(|(a, b)| ends.contains(&a.as_str()) && ends.contains(&b.as_str()));
-        finding.contributes().is_some() && (finding.subjects.is_empty() || own || shown)
-    };
-    known.into_iter().any(names)
 }
 
 fn report_beyond(view: &View, worse: &[Worse]) -> Option<Raised> {

@@ -2,11 +2,12 @@
 //! more often than a prediction, so that only what is far from it is reported.
 
 use super::prelude::*;
-use super::unexplained_value::{RULE, is_explained};
 use peerlane_machine::transfer::HostMemory;
 use peerlane_machine::units::Bytes;
 use peerlane_measure::kinds::{Size, Step, Test, Work, expected};
 use peerlane_measure::run::{Cell, ends};
+
+pub(super) const RULE: Rule = Rule::new("unexplained-step", Look::Left(beyond));
 
 /// So many times worse than what the model says is far from it. Of sound machines (captures/), the farthest are host memory alone, of
 /// which the model knows only the bus (2.6 times), small copies (2.5) and NCCL's send-receive (2.1).
@@ -54,11 +55,12 @@ fn by_model(view: &View, cell: &Cell) -> Option<f64> {
 }
 
 /// Steps that are far from what the model says, and that no finding explains: a finding for each family.
-pub(super) fn beyond(view: &View, known: &[&Raised]) -> Vec<Raised> {
+fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
     let far = measured(view).filter(|cell| cell.size >= LARGE).filter_map(|cell| {
         let (value, expected) = (cell.value()?, by_model(view, cell)?);
         let times = if cell.unit.time(1.0).is_some() { value / expected } else { expected / value };
-        let is_far = times > FAR && !is_explained(known.iter().copied(), &cell.work.kind().nodes());
+        let nodes = cell.work.kind().nodes();
+        let is_far = times > FAR && !known.iter().any(|raised| raised.explains(&nodes));
         is_far.then_some(Far { cell, value, expected, times })
     });
     let by_family = grouped(far.map(|far| (far.cell.test, far)));
