@@ -38,7 +38,8 @@ fn run(view: &View) -> Vec<Raised> {
     let entries: Vec<&'static Entry> = applying.iter().filter(is_reported).copied().collect();
     let of = |entry: &&'static Entry| {
         let messages = all.of.get(entry.id)?;
-        Some(finding(view, entry, messages).losing(weight(entry, &entries, 0)))
+        let of = if explains(entry, &entries) { Weight::Likely } else { entry.weight };
+        Some(finding(view, entry, of, messages).losing(weight(entry, &entries, 0)))
     };
     entries.iter().filter_map(of).collect()
 }
@@ -83,8 +84,15 @@ fn weight(entry: &Entry, all: &[&'static Entry], depth: usize) -> f64 {
     least.map_or(1.0, |cause| cause * AFTER)
 }
 
-fn finding(view: &View, entry: &Entry, messages: &[(&Message, &Origin)]) -> Raised {
-    let (kind, severity, certainty) = match entry.weight {
+/// Whether a fault that is only possible by itself explains another one that is reported.
+fn explains(entry: &Entry, all: &[&'static Entry]) -> bool {
+    let is_fault = |other: &Entry| matches!(other.weight, Weight::Certain | Weight::Likely);
+    entry.weight == Weight::Possible
+        && all.iter().any(|other| is_fault(other) && other.consequence_of.contains(&entry.id))
+}
+
+fn finding(view: &View, entry: &Entry, weight: Weight, messages: &[(&Message, &Origin)]) -> Raised {
+    let (kind, severity, certainty) = match weight {
         Weight::Certain => (Fault, Error, Certain),
         Weight::Likely => (Fault, Error, Likely),
         Weight::Possible => (Fault, Warning, Possible),
@@ -268,6 +276,21 @@ mod tests {
             ["nccl-memory-contiguous"]
         );
         assert_eq!(rules(&[locked, message("nccl-memory-contiguous", &[])]), ["nccl-memory-locked"]);
+    }
+
+    #[test]
+    fn what_explains_a_fault_is_one_and_comes_first() {
+        let retry = message("nccl-ib-retry", &[("peer", "10.0.0.48")]);
+        let down = message("mlx5-link-down", &[("bdf", "0000:5e:00.0")]);
+        let all = found(std::slice::from_ref(&down));
+        assert_eq!((all.len(), all[0].certainty), (1, Possible));
+        let mut machine = switched(1);
+        for one in [retry, down] {
+            state(&mut machine, "log", Fact::Message(one));
+        }
+        let all = findings(&machine, run);
+        let down = all.iter().find(|f| f.rule == "mlx5-link-down").map(|f| (f.severity, f.certainty));
+        assert_eq!(down, Some((Error, Likely)));
     }
 
     #[test]
