@@ -111,6 +111,22 @@ fn options_refuse_what_is_no_file() {
 }
 
 #[test]
+fn folders_and_what_is_in_them_refuse_what_is_no_file() {
+    for (command, argument, _, rest) in table().into_iter().filter(|(.., what, _)| *what == "folder") {
+        for (name, is) in &OTHERS[..4] {
+            let message = refused(&with_file(command, argument, &rest, &named(name)));
+            assert!(message.contains("Not a directory"), "{command} {argument} {name}: {message}");
+            let folder = path("doors", &format!("within-{}", name.replace('/', "")));
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            symlink(named(name), folder.join("one.toml")).unwrap();
+            let message = refused(&with_file(command, argument, &rest, folder.to_str().unwrap()));
+            assert!(message.contains("leads out of") || message.contains(is), "{command} {argument} {name}: {message}");
+        }
+    }
+}
+
+#[test]
 fn targets_refuse_what_is_no_file() {
     for (command, argument, what, rest) in table() {
         for name in ["socket", "/dev/zero", "zero"].into_iter().filter(|_| what == "target") {
