@@ -2,7 +2,7 @@
 
 use super::view::cells;
 use super::words::distinct;
-use super::{Context, Settings, View, collective_slow, nic_gpu_slow, nic_slow, unexplained_step};
+use super::{Context, Settings, View, collective_slow, narrow_link, nic_gpu_slow, nic_slow, unexplained_step};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -15,8 +15,16 @@ use peerlane_model::assumptions::Rating;
 
 /// The verdict that follows from findings, from what was judged and from what is missing.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
-    let is_judged = checked(context).iter().any(|what| *what != TOPOLOGY);
+    let is_judged = checked(context).iter().any(|what| *what != TOPOLOGY) && !are_rates_open(context);
     Verdict::of(findings, is_judged, missing(context.case).is_none())
+}
+
+/// Whether a text shows rates of which none is compared with anything: however sound the rest is, they may be bad.
+fn are_rates_open(context: &Context) -> bool {
+    let machine = &context.case.machine;
+    let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
+    let is_compared = || checked(context).iter().any(|what| ["rates", "collectives", "NICs"].contains(what));
+    machine.kind == MachineKind::Captured && context.case.run.is_none() && has_rates && !is_compared()
 }
 
 /// What the record of a machine lacks of its plan.
@@ -95,15 +103,7 @@ fn is_width_known(view: &View) -> bool {
         matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
             if running.lanes.is_some() && (allowed.lanes.is_some() || by_part()))
     });
-    let of_gpu = || {
-        let known = |gpu: &GpuFacts| gpu.running.lanes.is_some() && gpu.allowed.lanes.is_some();
-        let mut all = view.facts(|fact| match fact {
-            Fact::Gpus(gpus) => gpus.iter().any(known).then_some(()),
-            _ => None,
-        });
-        all.next().is_some()
-    };
-    of_link || of_gpu()
+    of_link || narrow_link::is_unplaced_known(view)
 }
 
 /// Whether a source states how many NVLinks, or links of AMD's, GPUs have. A matrix of path classes is no such source: what it

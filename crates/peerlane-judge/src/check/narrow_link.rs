@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
+use peerlane_machine::fact::{GpuFacts, PciDevice};
 use peerlane_read::assemble::standing;
 
 pub(super) const RULE: Rule = Rule::new("narrow-link", Many(run))
@@ -59,30 +60,71 @@ pub(super) fn links(view: &View) -> HashSet<LinkId> {
 fn run(view: &View) -> Vec<Raised> {
     let groups = grouped(view.fabric().ids().filter_map(|id| judge(view, id)));
     let placed = groups.iter().map(|(key, members)| report(view, key, members));
-    placed.chain(unplaced(view)).collect()
+    placed.chain(narrow_unplaced(view)).collect()
 }
 
-/// GPUs whose lanes a source reports, but not what is above them (`nvidia-smi -q` alone). The generation may be that of an
-/// idle link.
-fn unplaced(view: &View) -> Vec<Raised> {
+/// A device whose lanes a source states, but not what is above it: the lanes that it runs with, and those that it has.
+struct Unplaced<'a> {
+    lanes: (u8, u8),
+    id: NodeId,
+    origin: &'a Origin,
+}
+
+/// The devices of which `nvidia-smi -q`, or `lspci` of the device alone, states lanes.
+fn unplaced<'a>(view: &View<'a>) -> Vec<Unplaced<'a>> {
     let fabric = view.fabric();
-    let narrow = gpus_with(view, |gpu| {
-        (below(gpu.running.lanes, gpu.allowed.lanes) && !standing::may_be_idle(gpu))
-            .then_some((gpu.running.lanes?, gpu.allowed.lanes?))
-    });
-    let Some(narrow) = narrow else { return Vec::new() };
-    let members = narrow.values.into_iter().zip(narrow.names.into_iter().zip(narrow.origins));
-    let is_unplaced = |name: &str| fabric.find(name).is_some_and(|id| fabric.upstream(id).is_none());
-    let report = |((now, possible), members): ((u8, u8), Vec<(String, &Origin)>)| {
+    let mut all: Vec<Unplaced> = Vec::new();
+    let mut add = |id: Option<NodeId>, lanes: (Option<u8>, Option<u8>), origin: &'a Origin| {
+        let is_new = |id: &NodeId| fabric.upstream(*id).is_none() && all.iter().all(|known| known.id != *id);
+        if let (Some(id), (Some(now), Some(possible))) = (id.filter(is_new), lanes) {
+            all.push(Unplaced { lanes: (now, possible), id, origin });
+        }
+    };
+    let stated = |gpu: &GpuFacts| {
+        let is_stated = gpu.running.lanes.is_some() && !standing::may_be_idle(gpu);
+        is_stated.then_some((gpu.running.lanes, gpu.allowed.lanes))
+    };
+    if let Some(gpus) = gpus_with(view, stated) {
+        let members = gpus.names.iter().zip(gpus.values).zip(gpus.origins);
+        members.for_each(|((name, lanes), origin)| add(fabric.find(name), lanes, origin));
+    }
+    for (tree, origin) in view.pci_trees() {
+        let is_card = |device: &&PciDevice| device.running.generation < Some(PcieGeneration::Gen6);
+        for device in tree.devices.iter().filter(is_card) {
+            let id = device.address.and_then(|address| view.at(address)).filter(|id| fabric.node(*id).kind.is_device());
+            add(id, (device.running.lanes, device.capable.lanes), origin);
+        }
+    }
+    all
+}
+
+/// Whether the lanes of a device that is not placed are known, with those that it has.
+pub(super) fn is_unplaced_known(view: &View) -> bool {
+    !unplaced(view).is_empty()
+}
+
+/// Devices with fewer lanes than they have, where nothing states what is above them. The generation may be that of an idle link.
+fn narrow_unplaced(view: &View) -> Vec<Raised> {
+    let fabric = view.fabric();
+    let narrow = unplaced(view).into_iter().filter(|device| device.lanes.0 < device.lanes.1);
+    let report = |((now, possible), members): ((u8, u8), Vec<Unplaced>)| {
         let factor = f64::from(possible) / f64::from(now.max(1));
-        let (names, origins): (Vec<String>, Vec<&Origin>) = members.into_iter().unzip();
-        // boards for desktops share sixteen lanes between two slots, or have one of four lanes at the chipset; x1 is a riser
-        let is_geforce = |name: &String| {
-            let id = fabric.find(name);
-            id.and_then(|id| fabric.node(id).product.as_deref()).is_some_and(|product| product.contains("GeForce"))
+        let names = view.names_of(&members.iter().map(|device| device.id).collect::<Vec<_>>());
+        // boards share sixteen lanes between two slots, and those for desktops have one of four lanes at the chipset
+        let shares = |device: &Unplaced| {
+            let node = fabric.node(device.id);
+            let product = node.product.as_deref().unwrap_or_default();
+            node.kind == NodeKind::Gpu
+                && !product.contains("SXM")
+                && factor <= if product.contains("GeForce") { 4.0 } else { 2.0 }
         };
-        let shared = factor <= 4.0 && names.iter().all(is_geforce);
-        RULE.raise(if shared { Design } else { Fault }, Warning, Possible)
+        // no slot for such a card has an eighth of its lanes
+        let (kind, certainty) = match members.iter().all(shares) {
+            true => (Design, Possible),
+            false if factor >= 8.0 => (Fault, Likely),
+            false => (Fault, Possible),
+        };
+        RULE.raise(kind, Warning, certainty)
             .summary(format!(
                 "{} {} at PCIe x{now}, but the card, if not its slot, allows x{possible}",
                 list(&names),
@@ -90,7 +132,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
             ))
             .expected(format!("PCIe x{possible}"))
             .measured(format!("PCIe x{now}"))
-            .evidence(view.cite(origins))
+            .evidence(view.cite(members.iter().map(|device| device.origin)))
             .fix(format!(
                 "If the slot is wired for x{possible}, reseat the card, and check its riser and the slot's bifurcation in \
                  the BIOS. Otherwise use a wider slot."
@@ -99,7 +141,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
             .about_nodes(names)
             .losing(1.0 - 1.0 / factor)
     };
-    grouped(members.filter(|(_, (name, _))| is_unplaced(name))).into_iter().map(report).collect()
+    grouped(narrow.map(|device| (device.lanes, device))).into_iter().map(report).collect()
 }
 
 /// Whether the link above an endpoint or card is narrow. Switch ports are not checked: bridges report
@@ -305,14 +347,21 @@ mod tests {
         );
         let found = super::super::testing::findings(&machine, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU1".to_owned()));
-        assert_eq!(found[0].kind, Fault);
-        machine.fabric = {
+        assert_eq!(found[0].kind, Design, "two slots share sixteen lanes");
+        let mut kind_of = |product: &str, lanes: &str| {
             let mut b = machine.fabric.clone().into_builder();
             let id = b.find("GPU1").unwrap();
-            b.node_mut(id).product = Some("NVIDIA GeForce RTX 3090".to_owned());
-            b.build().unwrap()
+            b.node_mut(id).product = Some(product.to_owned());
+            machine.fabric = b.build().unwrap();
+            let Fact::Gpus(gpus) = &mut machine.evidence[0].fact else { panic!() };
+            gpus[1].running = lanes.parse().unwrap();
+            let found = super::super::testing::findings(&machine, run);
+            (found[0].kind, found[0].certainty)
         };
-        assert_eq!(super::super::testing::findings(&machine, run)[0].kind, Design, "a slot of a desktop's board");
+        assert_eq!(kind_of("NVIDIA GeForce RTX 3090", "4.0 x4"), (Design, Possible), "a slot of a desktop's chipset");
+        assert_eq!(kind_of("NVIDIA RTX A4000", "4.0 x4"), (Fault, Possible));
+        assert_eq!(kind_of("NVIDIA GeForce RTX 4090", "4.0 x1"), (Fault, Likely));
+        assert_eq!(kind_of("NVIDIA H100 80GB HBM3 SXM", "4.0 x8"), (Fault, Possible), "a module shares with nobody");
         assert!(found[0].summary.starts_with("GPU1 runs at PCIe x8, but the card"), "{}", found[0].summary);
     }
 

@@ -100,6 +100,9 @@ fn what_was_checked(checked: &MachineCheck) -> String {
 pub(crate) fn not_judged(checked: &MachineCheck) -> String {
     match &checked.missing {
         Some(missing) => format!("{missing}; {}", what_was_checked(checked)),
+        None if checked.checked.iter().any(|what| *what != TOPOLOGY) => {
+            format!("what was measured is compared with nothing; {}", what_was_checked(checked))
+        }
         None if checked.checked.contains(&TOPOLOGY) => "no fault in the topology; nothing measured".to_owned(),
         None => format!("nothing given could show a fault; {}", what_was_checked(checked)),
     }
