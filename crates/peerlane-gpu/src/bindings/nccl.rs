@@ -141,7 +141,6 @@ impl Default for ncclUniqueId {
 }
 impl ncclResult_t {
     pub const ncclSuccess: ncclResult_t = ncclResult_t(0);
-    pub const ncclSystemError: ncclResult_t = ncclResult_t(2);
     pub const ncclInProgress: ncclResult_t = ncclResult_t(7);
 }
 #[repr(transparent)]

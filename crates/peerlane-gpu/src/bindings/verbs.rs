@@ -398,7 +398,6 @@ impl Default for ibv_async_event {
 }
 impl ibv_wc_status {
     pub const IBV_WC_SUCCESS: ibv_wc_status = ibv_wc_status(0);
-    pub const IBV_WC_LOC_PROT_ERR: ibv_wc_status = ibv_wc_status(4);
     pub const IBV_WC_WR_FLUSH_ERR: ibv_wc_status = ibv_wc_status(5);
     pub const IBV_WC_REM_ACCESS_ERR: ibv_wc_status = ibv_wc_status(10);
     pub const IBV_WC_RETRY_EXC_ERR: ibv_wc_status = ibv_wc_status(12);

@@ -23,13 +23,10 @@ fn left(view: &View, known: &[Raised]) -> Vec<Raised> {
 
 /// Whether an error names a GPU or a NIC of the step, or the machine as a whole.
 fn is_named(known: &[Raised], cell: &Measured) -> bool {
-    let paths = cell.work.kind().paths();
-    let ends = paths.iter().flat_map(|path| [path.from, path.to]).filter(|end| !is_host(end));
-    let devices: Vec<&str> = cell.work.gpus().into_iter().chain(ends).collect();
+    let devices: Vec<&str> = cell.work.nodes().into_iter().filter(|node| !is_host(node)).collect();
     let names = |raised: &Raised| {
         let finding = &raised.finding;
-        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| devices.contains(&node));
-        finding.kind == Fault && finding.severity == Error && (finding.subjects.is_empty() || own)
+        finding.kind == Fault && finding.severity == Error && finding.is_about(&devices)
     };
     known.iter().any(names)
 }

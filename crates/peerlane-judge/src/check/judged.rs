@@ -22,9 +22,8 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 /// Whether a text shows rates of which none is compared with anything: however sound the rest is, they may be bad.
 fn are_rates_open(context: &Context) -> bool {
     let machine = &context.case.machine;
-    let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
     let is_compared = || checked(context).iter().any(|what| ["rates", "collectives", "NICs"].contains(what));
-    machine.kind == MachineKind::Captured && context.case.run.is_none() && has_rates && !is_compared()
+    machine.kind == MachineKind::Captured && context.case.run.is_none() && machine.is_measured() && !is_compared()
 }
 
 /// What the record of a machine lacks of its plan.
@@ -38,30 +37,39 @@ pub const TOPOLOGY: &str = "path classes";
 /// What is worth judging of a machine with GPUs, in the words of [`checked`].
 const WORTH: [&str; 3] = ["link widths", "GPU state", "rates"];
 
-/// What was not judged of that, and what was measured but is compared with nothing.
+/// What was judged of a machine, and what was not.
+#[derive(Default)]
+pub(super) struct Judged {
+    checked: Vec<&'static str>,
+    /// Families of which something was measured that is compared with nothing.
+    open: Vec<&'static str>,
+}
+
+/// What was not judged of what is worth it, and what was measured but is compared with nothing.
 pub fn unchecked(context: &Context) -> Vec<&'static str> {
-    let known = checked(context);
-    let settings = Settings::default();
-    let families = unexplained_step::families(&View::new(context, &settings));
-    let of_families = families.into_iter().filter(|(_, is_predicted)| !is_predicted).map(|(name, _)| name);
-    distinct(WORTH.into_iter().chain(of_families).filter(|what| !known.contains(what)))
+    let Judged { checked, open } = judged(context);
+    distinct(WORTH.iter().chain(open).copied().filter(|what| !checked.contains(what)))
 }
 
 /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
 ///
-/// A record without any value shows nothing. Rates that nothing can be compared with may be bad. Where there are such, only what says how fast the machine may be counts,
-/// and not that peer access is granted or that ports are up.
+/// A record without any value shows nothing. Rates that nothing can be compared with may be bad. Where there are such, only what says
+/// how fast the machine may be counts, and not that peer access is granted or that ports are up.
 pub fn checked<'a>(context: &'a Context) -> &'a [&'static str] {
-    context.checked.get_or_init(|| look(context))
+    &judged(context).checked
 }
 
-fn look(context: &Context) -> Vec<&'static str> {
+fn judged<'a>(context: &'a Context) -> &'a Judged {
+    context.judged.get_or_init(|| look(context))
+}
+
+fn look(context: &Context) -> Judged {
     let settings = Settings::default();
     let view = &View::new(context, &settings);
     let machine = view.machine;
     // what its description states is no result of it
     if context.case.run().is_some_and(|run| run.cells.iter().all(|cell| cell.value().is_none())) {
-        return Vec::new();
+        return Judged::default();
     }
     let mut all = Vec::new();
     let mut add = |is_known: bool, what| {
@@ -75,11 +83,11 @@ fn look(context: &Context) -> Vec<&'static str> {
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
-    let families = unexplained_step::families(view).into_iter().filter(|(_, is_predicted)| *is_predicted);
-    families.for_each(|(name, _)| add(true, name));
+    let (compared, open): (Vec<_>, Vec<_>) =
+        unexplained_step::families(view).into_iter().partition(|(_, is_compared)| *is_compared);
+    compared.into_iter().for_each(|(name, _)| add(true, name));
     add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
-    let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
-    if rates || collectives || !has_rates {
+    if rates || collectives || !machine.is_measured() {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
         add(are_classes_telling(view), TOPOLOGY);
@@ -91,7 +99,7 @@ fn look(context: &Context) -> Vec<&'static str> {
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(_))), "kernel log");
     }
-    all
+    Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }
 }
 
 /// Whether the width of any device's link is known, with what it allows.

@@ -46,8 +46,7 @@ fn run(view: &View) -> Vec<Raised> {
 
 fn reported<'a>(view: &View<'a>) -> Reported<'a> {
     let mut all = Reported { order: Vec::new(), of: BTreeMap::new() };
-    let messages = view.facts(|fact| if let Fact::Message(message) = fact { Some(message) } else { None });
-    for (message, origin) in messages {
+    for (message, origin) in view.messages() {
         let Some(entry) = entry(message.id) else { continue };
         let of_entry = all.of.entry(entry.id).or_default();
         if of_entry.is_empty() {
@@ -63,15 +62,14 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
     let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
     match name {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
-        "transfers" => !view.machine.matrices.is_empty() || !view.machine.curves.is_empty(),
+        "transfers" => view.machine.is_measured(),
         _ => all.of.contains_key(name),
     }
 }
 
 /// Whether a message of this entry was reported of the machine.
 pub(super) fn is_reported(view: &View, ids: &[&str]) -> bool {
-    let mut all = view.facts(|fact| if let Fact::Message(message) = fact { Some(message.id) } else { None });
-    all.any(|(id, _)| ids.contains(&id))
+    view.messages().any(|(message, _)| ids.contains(&message.id))
 }
 
 /// What does not work at all comes first; what follows from another message comes after it.

@@ -105,6 +105,7 @@ use crate::verdict::Verdict;
 pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 pub(crate) use outlier::RULE as OUTLIER;
 use peerlane_design::case::Case;
+use peerlane_machine::subject::Subject;
 use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
@@ -118,6 +119,11 @@ pub(crate) use words::distinct;
 pub(crate) use worse_than_before::RULE as WORSE_THAN_BEFORE;
 
 impl Finding {
+    /// Whether it is about one of these nodes, or about the machine as a whole.
+    fn is_about(&self, nodes: &[&str]) -> bool {
+        self.subjects.is_empty() || self.subjects.iter().flat_map(Subject::nodes).any(|node| nodes.contains(&node))
+    }
+
     /// The measured and the expected rate, in [`Cost::unit`], where both are known and one was measured.
     ///
     /// What a narrow link costs follows from its width, and is no measurement.
@@ -138,13 +144,13 @@ pub struct Context<'a> {
     /// What was measured on it, compared with what should be.
     pub comparison: &'a Comparison<'a>,
     fit: OnceCell<Option<Fit>>,
-    checked: OnceCell<Vec<&'static str>>,
+    judged: OnceCell<judged::Judged>,
 }
 
 impl<'a> Context<'a> {
     /// A case with the comparison of its machine.
     pub fn of(case: &'a Case, comparison: &'a Comparison<'a>) -> Self {
-        Context { case, model: comparison.model(), comparison, fit: OnceCell::new(), checked: OnceCell::new() }
+        Context { case, model: comparison.model(), comparison, fit: OnceCell::new(), judged: OnceCell::new() }
     }
 
     /// What was assumed of links and peer access that sources leave open, by what was measured ([`Assumptions::fit`]).

@@ -89,8 +89,9 @@ fn unplaced<'a>(view: &View<'a>) -> Vec<Unplaced<'a>> {
         members.for_each(|((name, lanes), origin)| add(fabric.find(name), lanes, origin));
     }
     for (tree, origin) in view.pci_trees() {
-        let is_card = |device: &&PciDevice| device.running.generation < Some(PcieGeneration::Gen6);
-        for device in tree.devices.iter().filter(is_card) {
+        let keeps_lanes =
+            |d: &&PciDevice| !standing::drops_lanes(d.running.generation.max(d.capable.generation)) && d.c2c.is_none();
+        for device in tree.devices.iter().filter(keeps_lanes) {
             let id = device.address.and_then(|address| view.at(address)).filter(|id| fabric.node(*id).kind.is_device());
             add(id, (device.running.lanes, device.capable.lanes), origin);
         }
@@ -363,6 +364,21 @@ mod tests {
         assert_eq!(kind_of("NVIDIA GeForce RTX 4090", "4.0 x1"), (Fault, Likely));
         assert_eq!(kind_of("NVIDIA H100 80GB HBM3 SXM", "4.0 x8"), (Fault, Possible), "a module shares with nobody");
         assert!(found[0].summary.starts_with("GPU1 runs at PCIe x8, but the card"), "{}", found[0].summary);
+    }
+
+    #[test]
+    fn lanes_of_a_gpu_that_lspci_lists_alone() {
+        let found = |capable: &str| {
+            let text = format!(
+                "01:00.0 3D controller: NVIDIA Corporation Device 2330 (rev a1)\n\tCapabilities: [60] Express (v2) Endpoint, MSI \
+                 00\n\t\tLnkCap:\tPort #0, Speed {capable}, Width x16\n\t\tLnkSta:\tSpeed 2.5GT/s, Width x1 (downgraded)\n"
+            );
+            let scanned = peerlane_read::evidence::scan_text(&peerlane_read::evidence::Text::new("t", text.as_bytes()));
+            let machine = peerlane_read::assemble::assemble(scanned).remove(0);
+            super::super::testing::findings(&machine, run).into_iter().map(|f| f.certainty).collect::<Vec<_>>()
+        };
+        assert_eq!(found("16GT/s"), [Likely]);
+        assert_eq!(found("64GT/s"), [], "an idle link of PCIe 6.0 drops lanes");
     }
 
     #[test]

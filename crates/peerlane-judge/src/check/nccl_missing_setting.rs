@@ -3,11 +3,12 @@
 
 use super::nccl;
 use super::prelude::*;
+use peerlane_machine::fact::NcclLog;
 
 pub(super) const RULE: Rule = Rule::new("nccl-missing-setting", Many(run)).watched();
 
 fn run(view: &View) -> Vec<Raised> {
-    let of_log = |(log, origin): (&peerlane_machine::fact::NcclLog, &Origin)| {
+    let of_log = |(log, origin): (&NcclLog, &Origin)| {
         // `Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!`
         let missing = |warning: &String| {
             let (_, rest) = warning.split_once("Missing \"")?;
@@ -45,7 +46,7 @@ fn run(view: &View) -> Vec<Raised> {
 }
 
 /// Fewer channels than adapters: each channel uses one adapter at a time.
-fn few_channels(view: &View, log: &peerlane_machine::fact::NcclLog, origin: &Origin) -> Option<Raised> {
+fn few_channels(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     let limit =
         |name: &str| Some((name.to_owned(), log.variables.get(name)?.trim_end_matches('.').parse::<usize>().ok()?));
     let (name, most) = ["NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"].into_iter().find_map(limit)?;
@@ -68,7 +69,6 @@ fn few_channels(view: &View, log: &peerlane_machine::fact::NcclLog, origin: &Ori
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use peerlane_machine::fact::{Fact, NcclLog};
 
     fn found(warnings: &[&str]) -> Vec<String> {
         let mut machine = switched(2);

@@ -63,8 +63,7 @@ fn mixed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
 /// A connection over TCP that fails, by NCCL or by what runs it.
 fn failing(view: &View, log: &NcclLog) -> Option<String> {
     let warning = log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"));
-    let messages = view.facts(|fact| if let Fact::Message(message) = fact { Some(message) } else { None });
-    let mut messages = messages.filter(|(message, _)| OF_TCP.contains(&message.id));
+    let mut messages = view.messages().filter(|(message, _)| OF_TCP.contains(&message.id));
     warning.cloned().or_else(|| messages.next().map(|(message, _)| message.quote.clone()))
 }
 
@@ -119,6 +118,12 @@ mod tests {
             );
         }
         findings(&machine, run)
+    }
+
+    #[test]
+    fn its_messages_are_known() {
+        let unknown = UNCONNECTED.iter().chain(&OF_TCP).find(|id| peerlane_read::knowledge::entry(id).is_none());
+        assert_eq!(unknown, None);
     }
 
     #[test]

@@ -50,10 +50,8 @@ impl Raised {
     /// Whether it counts in the verdict and names one of these ends, a pair of them, or the machine as a whole, so that it explains
     /// what was measured there.
     pub(super) fn explains(&self, ends: &[&str]) -> bool {
-        let finding = &self.finding;
-        let own = finding.subjects.iter().flat_map(Subject::nodes).any(|node| ends.contains(&node));
-        let shown = self.pairs.iter().any(|(a, b)| ends.contains(&a.as_str()) && ends.contains(&b.as_str()));
-        finding.contributes().is_some() && (finding.subjects.is_empty() || own || shown)
+        let shown = || self.pairs.iter().any(|(a, b)| ends.contains(&a.as_str()) && ends.contains(&b.as_str()));
+        self.finding.contributes().is_some() && (self.finding.is_about(ends) || shown())
     }
 
     /// What is wrong, where, and how much: one sentence.

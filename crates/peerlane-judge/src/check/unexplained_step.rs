@@ -59,7 +59,7 @@ fn beyond(view: &View, known: &[Raised]) -> Vec<Raised> {
     let far = measured(view).filter(|cell| cell.size >= LARGE).filter_map(|cell| {
         let (value, expected) = (cell.value()?, by_model(view, cell)?);
         let times = if cell.unit.time(1.0).is_some() { value / expected } else { expected / value };
-        let nodes = cell.work.kind().nodes();
+        let nodes = cell.work.nodes();
         let is_far = times > FAR && !known.iter().any(|raised| raised.explains(&nodes));
         is_far.then_some(Far { cell, value, expected, times })
     });
@@ -109,6 +109,18 @@ mod tests {
             let found = beyond(view, &[]).into_iter().map(|raised| raised.finding.summary);
             (found.collect(), families(view))
         })
+    }
+
+    #[test]
+    fn a_finding_about_its_nic_explains_a_step() {
+        use peerlane_machine::matrix::Operation;
+        use peerlane_machine::transfer::{NicEnd, Rdma};
+        let of_host = |nic: &str| NicEnd { nic: nic.to_owned(), memory: "host0".to_owned() };
+        let work = Work::Rdma(Rdma::of_host(of_host("mlx5_0"), of_host("mlx5_1"), Operation::Write));
+        let about = |node: &str| {
+            Raised::new("nic-slow", Fault, Error, Likely).about_nodes([node.to_owned()]).explains(&work.nodes())
+        };
+        assert_eq!([about("mlx5_0"), about("mlx5_1"), about("host0"), about("mlx5_2")], [true, true, true, false]);
     }
 
     #[test]

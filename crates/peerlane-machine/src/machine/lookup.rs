@@ -47,6 +47,11 @@ fn did_you_mean(near: &[String]) -> String {
 }
 
 impl Machine {
+    /// Whether a source states numbers of it in a matrix or a curve.
+    pub fn is_measured(&self) -> bool {
+        !self.matrices.is_empty() || !self.curves.is_empty()
+    }
+
     /// The node that a person means, by the first of these that fits:
     ///
     /// | typed | means |

@@ -122,6 +122,14 @@ impl Work {
         all
     }
 
+    /// All nodes that take part, the NICs that data passes and host memory too, each once.
+    pub fn nodes(&self) -> Vec<&str> {
+        let kind = self.kind();
+        let ends = kind.paths().into_iter().flat_map(|path| [path.from, path.to]);
+        let mut seen = HashSet::new();
+        kind.nodes().into_iter().chain(ends).filter(|name| seen.insert(*name)).collect()
+    }
+
     /// Its copies, where it is made of copies alone.
     pub fn transfers(&self) -> &[Transfer] {
         match self {

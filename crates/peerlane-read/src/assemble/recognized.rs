@@ -3,7 +3,7 @@
 //! Numbers printed with two decimals are a fingerprint: where a matrix is cell for cell that of a catalogue system, the text shows
 //! that system. Without numbers, the same products at the same paths show its design.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use peerlane_machine::fabric::{LinkKind, NodeKind, PathClass};
 use peerlane_machine::fact::RateRow;
@@ -85,26 +85,24 @@ fn has_open_links(machine: &Machine) -> bool {
     machine.fabric.links().iter().any(|link| open(&link.kind))
 }
 
-type Read = LazyLock<Option<Machine>, Box<dyn Fn() -> Option<Machine> + Send>>;
+/// A system of the catalogue, once it was asked for; `None` where its file is wrong.
+type Read = OnceLock<Option<Machine>>;
 
-/// The catalogue by name, each system read when it is first asked for.
-fn catalogue() -> &'static [(&'static str, Read)] {
-    static CATALOGUE: LazyLock<Vec<(&str, Read)>> = LazyLock::new(|| {
-        let read = |name| LazyLock::new(Box::new(move || system(name)?.ok()) as Box<_>);
-        system_names().map(|name| (name, read(name))).collect()
-    });
-    &CATALOGUE
+/// The systems of the catalogue of some names, each read when it is first asked for.
+fn systems_named(is_asked: impl Fn(&str) -> bool) -> impl Iterator<Item = &'static Machine> {
+    static READ: LazyLock<Vec<(&str, Read)>> =
+        LazyLock::new(|| system_names().map(|name| (name, OnceLock::new())).collect());
+    let asked = READ.iter().filter(move |(name, _)| is_asked(name));
+    asked.filter_map(|(name, read)| read.get_or_init(|| system(name)?.ok()).as_ref())
 }
 
 fn systems() -> impl Iterator<Item = &'static Machine> {
-    catalogue().iter().filter_map(|(_, system)| system.as_ref())
+    systems_named(|_| true)
 }
 
 /// Those whose description names all of these parts; no other is read.
 fn systems_with(parts: &[String]) -> impl Iterator<Item = &'static Machine> {
-    let names_all =
-        |name: &str| system_text(name).is_some_and(|text| parts.iter().all(|part| text.contains(part.as_str())));
-    catalogue().iter().filter(move |(name, _)| names_all(name)).filter_map(|(_, system)| system.as_ref())
+    systems_named(|name| system_text(name).is_some_and(|text| parts.iter().all(|part| text.contains(part.as_str()))))
 }
 
 /// How many cells of a machine's matrices are those of a system's, in matrices that agree as a whole.

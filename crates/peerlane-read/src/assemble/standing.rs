@@ -26,8 +26,12 @@ const BUSY: f64 = 10.0;
 /// and so do those of GPUs whose data goes over NVLink-C2C.
 pub fn may_be_idle(gpu: &GpuFacts) -> bool {
     let busy = gpu.utilization.is_some_and(|share| share >= BUSY);
-    let drops = gpu.allowed.generation.max(gpu.capable.generation) >= Some(PcieGeneration::Gen6);
-    !busy && (gpu.c2c == Some(true) || drops)
+    !busy && (gpu.c2c == Some(true) || drops_lanes(gpu.allowed.generation.max(gpu.capable.generation)))
+}
+
+/// Whether a link of what can do this drops lanes while it is idle (L0p).
+pub fn drops_lanes(most: Option<PcieGeneration>) -> bool {
+    most >= Some(PcieGeneration::Gen6)
 }
 
 /// What the IOMMU does. That it is off, by command line or log, or that a command line asks for passthrough, is explicit: the

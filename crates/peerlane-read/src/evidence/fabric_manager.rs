@@ -5,7 +5,7 @@ use super::{FabricManager, Fact, Found, KernelFacts, SwitchXid, Text};
 use peerlane_machine::fabric::PciAddress;
 
 const STATUS: &str = "systemctl status nvidia-fabricmanager";
-const LOG: &str = "fabricmanager.log";
+pub(super) const LOG: &str = "fabricmanager.log";
 
 /// Lines below a unit's name that may state what it does.
 const STATUS_LINES: usize = 12;

@@ -12,8 +12,8 @@ use super::{KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
 use windows::Windows;
 
-const TOOL: &str = "kernel log";
-const COMMAND_LINE: &str = "/proc/cmdline";
+pub(super) const TOOL: &str = "kernel log";
+pub(super) const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// Words of a command line that matter to paths between devices, by how they start.
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];

@@ -2,6 +2,9 @@
 //!
 //! Unlike [`super::streams`], which takes a whole text apart, this looks at one line: an excerpt may have one.
 
+use super::streams::pod;
+use super::words::MONTHS;
+
 /// Layers that are taken off: a quotation mark before a container's time before syslog before a rank before NCCL's process.
 const MOST_LAYERS: usize = 8;
 
@@ -85,9 +88,9 @@ fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
         head.is_log = true;
         return Some("{\"log\":\"".len());
     }
-    let (name, _) = rest.strip_prefix("[pod/")?.split_once(']')?;
-    head.host = name.split('/').next();
-    Some("[pod/]".len() + name.len())
+    let (name, end) = pod(rest)?;
+    head.host = Some(name);
+    Some(end)
 }
 
 /// `[ 1772.282032] `, `2024-05-03T10:11:12.123Z `, `[2024-05-03 10:11:12,345] `, `[Mar 21 2025 20:45:38] `, `Jul 20 16:15:36 `.
@@ -99,6 +102,10 @@ fn time(rest: &str, head: &mut Head) -> Option<usize> {
             (head.is_log, head.is_system) = (true, head.is_system || seconds);
             return Some(within.len() + 2);
         }
+    }
+    // most lines begin with no word of a time
+    if !rest.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_uppercase() || matches!(c, ',' | '-' | '/')) {
+        return None;
     }
     let mut end = 0;
     // up to four words: `Mon Jul 20 16:15:36`, `2024-05-03 10:11:12,345`
@@ -123,7 +130,6 @@ fn time(rest: &str, head: &mut Head) -> Option<usize> {
     None
 }
 
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 fn is_name(names: &[&str], word: &str) -> bool {

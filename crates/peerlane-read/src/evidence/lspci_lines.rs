@@ -24,7 +24,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         // what a device's block holds is read with it
-        if is_device(line) || named(line).is_some() {
+        let device = named(line);
+        if device.is_some() || is_device(line) {
             let end = text.block_end(i);
             if end > i + 1 {
                 lines.push(text, found);
@@ -32,9 +33,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 continue;
             }
         }
-        if let Some(device) = named(line) {
+        if device.is_some() {
             lines.push(text, found);
-            lines.of = Some(device);
+            lines.of = device;
         } else {
             lines.take(line.trim_start_matches('>').trim(), i);
         }

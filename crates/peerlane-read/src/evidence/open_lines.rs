@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
-use super::{Fact, Found, Text, tool};
+use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::OpenLine;
 use words::{Words, is_counter, is_failure, names_part};
@@ -27,7 +27,7 @@ const MAX_QUOTE: usize = 200;
 const LONGEST: usize = 2000;
 
 /// Tools whose lines are read one by one: those that say nothing of their format may be of trouble all the same.
-const LOGS: [&str; 5] = [tool::NCCL_LOG, "kernel log", "/proc/cmdline", "fabricmanager.log", super::LINE_PREFIX];
+const LOGS: [&str; 5] = [tool::NCCL_LOG, kernel::TOOL, kernel::COMMAND_LINE, fabric_manager::LOG, super::LINE_PREFIX];
 
 /// Finds the lines, where `understood` has those of known messages.
 pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found: &mut Found) {
@@ -41,7 +41,7 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         }
         let head = head(line);
         let rest = line.get(head.end..).unwrap_or_default().trim();
-        if !speaks_of_trouble(&head, rest) || super::kernel::is_read(line) || super::fabric_manager::is_read(line) {
+        if !speaks_of_trouble(&head, rest) || kernel::is_read(line) || fabric_manager::is_read(line) {
             continue;
         }
         let host = head.host.or(hosts.at(i)).map(str::to_owned);

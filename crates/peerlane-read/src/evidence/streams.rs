@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::host_headings::HostHeadings;
+use super::words::MONTHS;
 use super::{Fact, Found, HostFacts, Text};
 
 /// The tool of statements that name the host whose lines a source holds.
@@ -187,7 +188,7 @@ fn prefix(line: &str) -> Option<(Label, usize)> {
 fn layer(rest: &str, inner: bool) -> Option<(Label, usize)> {
     quote(rest)
         .or_else(|| mpi_tag(rest))
-        .or_else(|| pod(rest))
+        .or_else(|| pod(rest).map(|(name, end)| (Label::Host(name.to_owned()), end)))
         .or_else(|| time_stamp(rest, inner))
         .or_else(|| syslog(rest))
         .or_else(|| word(rest).filter(|_| !inner))
@@ -230,12 +231,12 @@ fn mpi_tag(line: &str) -> Option<(Label, usize)> {
     (number(job) && number(rank)).then(|| (Label::Task(numbers.to_owned()), line.len() - stream.len()))
 }
 
-/// `[pod/NAME/CONTAINER] `, which `kubectl logs --prefix` prints.
-fn pod(line: &str) -> Option<(Label, usize)> {
+/// The name in `[pod/NAME/CONTAINER] `, which `kubectl logs --prefix` prints, and where the line itself begins.
+pub(super) fn pod(line: &str) -> Option<(&str, usize)> {
     let (path, rest) = line.strip_prefix("[pod/")?.split_once(']')?;
     let name = path.split('/').next().filter(|n| !n.is_empty() && !path.contains(' '))?;
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
-    Some((Label::Host(name.to_owned()), line.len() - rest.len()))
+    Some((name, line.len() - rest.len()))
 }
 
 /// `2024-05-03T10:11:12.123456Z `, `[2024-05-03 10:11:12,345] [INFO] [run.py:44] `.
@@ -263,7 +264,6 @@ fn time_stamp(line: &str, inner: bool) -> Option<(Label, usize)> {
 
 /// `May  3 10:11:12 node7 prog[4411]: `.
 fn syslog(line: &str) -> Option<(Label, usize)> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     if !MONTHS.contains(&line.get(..3)?) {
         return None;
     }

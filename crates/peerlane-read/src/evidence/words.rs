@@ -3,6 +3,10 @@
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 pub(super) use peerlane_machine::names::{gpu_number, number_after as numbered};
 
+/// Months as logs write them.
+pub(super) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
 /// A word and where it starts in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {

@@ -3,7 +3,7 @@
 use super::View;
 use crate::check::words::lines;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Modules, P2pMatrix, PciTree};
+use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Message, Modules, P2pMatrix, PciTree};
 use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::origin::Origin;
 use peerlane_measure::run::TOOL;
@@ -59,6 +59,14 @@ impl<'a> View<'a> {
     pub(in crate::check) fn pci_trees(&self) -> impl Iterator<Item = (&'a PciTree, &'a Origin)> {
         self.facts(|fact| match fact {
             Fact::Pci(tree) => Some(tree),
+            _ => None,
+        })
+    }
+
+    /// Messages of programs that are known.
+    pub(in crate::check) fn messages(&self) -> impl Iterator<Item = (&'a Message, &'a Origin)> {
+        self.facts(|fact| match fact {
+            Fact::Message(message) => Some(message),
             _ => None,
         })
     }

@@ -58,6 +58,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 
 /// The device that a person's heading or a quoted command names, where its fields stand below, indented as the tool prints them.
 fn headed(text: &Text, i: usize) -> Option<PciDevice> {
+    // most lines have nothing indented below them, so that their words need not be read
+    if !text.line(i + 1).starts_with(char::is_whitespace) {
+        return None;
+    }
     let (address, role) = lspci_lines::named(text.line(i))?;
     let end = text.block_end(i);
     let is_field =
