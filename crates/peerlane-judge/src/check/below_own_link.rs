@@ -15,6 +15,9 @@ const BELOW: f64 = 0.4;
 /// The same where all numbers are host copies: half the lanes reach no more.
 const BELOW_HOST: f64 = 0.46;
 
+/// Below this share not even links of half the generation and half the lanes explain it: an eighth, and what packets cost.
+const BROKEN: f64 = 0.15;
+
 /// Smaller copies are mostly start-up.
 const LARGE: Bytes = Bytes::from_mib(4);
 
@@ -39,8 +42,13 @@ fn run(view: &View) -> Option<Raised> {
     let fits = fits(*link, *best);
     let fits = if fits.is_empty() { String::new() } else { format!(", the rate of PCIe {}", fits.join(" or ")) };
     let least = raw.gb() * PAYLOAD.start;
+    // a slot with fewer lanes is a choice, and such a rate none that anyone makes
+    let (kind, severity, certainty) = match best.gb() < BROKEN * raw.gb() {
+        true => (Fault, Error, Likely),
+        false => (Design, Warning, Possible),
+    };
     let raised = RULE
-        .raise(Design, Warning, Possible)
+        .raise(kind, severity, certainty)
         .summary(format!(
             "No measured rate of {} exceeds {best}{fits}; {} product has PCIe {link}, which carries {raw}",
             list(&names),

@@ -114,7 +114,8 @@ fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, near
     let by_nics = grouped(apart.into_iter().map(|(gpu, nics)| (nics, gpu)));
     let nearest: Vec<String> =
         by_nics.iter().map(|(nics, gpus)| format!("{}: {} ({class})", named(gpus), named(nics))).collect();
-    let far = class == PathClass::Sys;
+    // NCCL does not use GPUDirect RDMA over such a path by itself
+    let far = class >= PathClass::Node;
     let guest = view.hypervisor().is_some();
     let fix = if guest {
         "Ask the operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE). A \

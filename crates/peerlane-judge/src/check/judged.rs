@@ -97,7 +97,7 @@ fn look(context: &Context) -> Judged {
         );
         add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
-        add(any(|fact| matches!(fact, Fact::Kernel(_))), "kernel log");
+        add(any(|fact| matches!(fact, Fact::Kernel(facts) if facts.is_telling())), "kernel log");
     }
     Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }
 }

@@ -2,12 +2,15 @@
 
 use super::prelude::*;
 use peerlane_machine::fabric::PcieWidth;
-use peerlane_machine::fact::LimitedLink;
+use peerlane_machine::fact::{Evidence, Fact, LimitedLink};
 
 pub(super) const RULE: Rule = Rule::new("limited-link", Many(run));
 
 /// GPUs and fast adapters are built for so many lanes; disks for fewer.
 const FEWEST: u8 = 8;
+
+/// The source's name of what only the kernel logged.
+const KERNEL_LOG: &str = "kernel log";
 
 /// What links must share to be one finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,7 +103,15 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
 fn device(view: &View, limit: &LimitedLink) -> Device {
     let is_peer = |kind: NodeKind| kind.is_device() || kind == NodeKind::Card;
     let fabric = view.fabric();
+    // messages and lines that are not known tell nothing of devices
+    let of_log = |e: &Evidence| e.origin.tool == KERNEL_LOG || matches!(e.fact, Fact::Message(_) | Fact::OpenLine(_));
+    let evidence = &view.machine.evidence;
+    let is_log = || evidence.iter().all(of_log) && evidence.iter().any(|e| matches!(e.fact, Fact::Pci(_)));
     match view.at(limit.device).map(|id| fabric.node(id).kind) {
+        Some(kind) if is_peer(kind) && is_log() => match limit.capable.lanes {
+            lanes if lanes >= Some(FEWEST) => Device::OfALog,
+            _ => Device::Other,
+        },
         Some(kind) if is_peer(kind) => Device::Peer,
         None if limit.capable.lanes >= Some(FEWEST) => match fabric.nodes().iter().find(|node| is_peer(node.kind)) {
             None => Device::OfALog,

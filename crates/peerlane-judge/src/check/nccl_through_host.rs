@@ -95,9 +95,9 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
         // a path that is long and allowed is mostly one that the driver refuses
         Cause::Unexpected(class) if *class > PathClass::Pxb => (Info, Possible),
         Cause::PerhapsVariable(_) | Cause::Unexpected(_) => (Warning, Possible),
-        Cause::NoAccess(_) | Cause::Default(_) => (Info, Likely),
-        Cause::Allowed => (Info, Likely),
-        Cause::Unknown => (Info, Possible),
+        // works as built, and costs what a direct path would give
+        Cause::NoAccess(_) | Cause::Default(_) | Cause::Allowed => (Warning, Likely),
+        Cause::Unknown => (Warning, Possible),
     };
     let why = match cause {
         Cause::Variable(variable) => format!(": {variable} is set"),
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn over_a_host_bridge_it_is_nccls_default() {
         let over = found(captured(boxes(&[2], false)), "SHM", &[]);
-        assert!(over[0].0 == Info && over[0].1.contains("their path is PHB"), "{over:?}");
+        assert!(over[0].0 == Warning && over[0].1.contains("their path is PHB"), "{over:?}");
         assert_eq!(found(switched(2), "P2P/CUMEM/read", &[]), []);
     }
 

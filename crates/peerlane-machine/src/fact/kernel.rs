@@ -135,6 +135,22 @@ pub struct KernelFacts {
     pub limited: Vec<LimitedLink>,
     /// Devices with all the PCIe bandwidth that they are capable of, as their drivers logged.
     pub unlimited: Vec<PciAddress>,
+    /// GPUs and network adapters of which their drivers logged anything.
+    pub started: Vec<PciAddress>,
+}
+
+impl KernelFacts {
+    /// Whether the log would show failures of GPUs, adapters and their links: their drivers wrote into it. What a command line and the
+    /// IOMMU's start show are settings.
+    pub fn is_telling(&self) -> bool {
+        let settings = KernelFacts {
+            parameters: self.parameters.clone(),
+            iommu: self.iommu,
+            iommu_disabled: self.iommu_disabled,
+            ..KernelFacts::default()
+        };
+        *self != settings
+    }
 }
 
 /// A link that the kernel found slower than a device below it, when it took the device into use.

@@ -1,7 +1,9 @@
 //! What the Linux kernel reports: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that concern GPUs,
-//! NVSwitches, PCIe errors, slow links, address space and the IOMMU.
+//! NVSwitches, adapters, PCIe errors, slow links, address space and the IOMMU.
 
+mod devices;
 mod gpus;
+mod host;
 mod iommu;
 mod windows;
 
@@ -9,6 +11,8 @@ use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
 use super::{KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
+use devices::Devices;
+use host::Host;
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
 use windows::Windows;
 
@@ -37,46 +41,75 @@ const HALLMARKS: [&str; 12] = [
 /// The most devices of one log; a machine has fewer.
 const MOST: usize = 512;
 
+/// Lines with the kernel's own times or name that show a log where nothing else does.
+const ENOUGH: usize = 3;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&HALLMARKS) {
+    let begins = || text.iter().take(MOST_BEFORE).any(|(_, line)| is_of_kernel(line));
+    if !text.holds(&HALLMARKS) && !begins() {
         return;
     }
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
-    let mut windows = Windows::default();
-    let mut command_line_only = true;
+    let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
+    let mut of_kernel = 0;
+    let mut by_log = false;
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
     // the driver's sentence on a GPU that is gone goes over three lines
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
-        let mut by_log = read_line(line, &mut facts) || windows.read(line, &mut facts);
+        let is_of_kernel = is_of_kernel(line);
+        of_kernel += usize::from(is_of_kernel);
+        let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
+        if is_of_kernel {
+            is_read |= devices.read(i, line, &mut facts) | host.read(i, line);
+        }
         named = gpus::named(line).map(|address| (i, address)).or(named);
         // an Xid names its GPU itself
         if line.contains("allen off the bus")
             && !line.contains("Xid (")
             && let Some((_, address)) = named.filter(|(at, _)| i <= at + 2)
         {
-            by_log = true;
+            is_read = true;
             if facts.lost.len() < MOST && !facts.lost.contains(&address) {
                 facts.lost.push(address);
             }
         }
+        by_log |= is_read;
         let words = command_line(line, alone);
-        if !by_log && words.is_none() {
-            continue;
+        if is_read || words.is_some() {
+            lines.add(i);
         }
-        command_line_only &= !by_log;
         for word in words.unwrap_or_default() {
             if facts.parameters.len() < MOST && !facts.parameters.iter().any(|known| known == word) {
                 facts.parameters.push(word.to_owned());
             }
         }
-        lines.add(i);
     }
     if let Some(lines) = lines.numbers(text).filter(|_| facts != KernelFacts::default()) {
-        let tool = if command_line_only { COMMAND_LINE } else { TOOL };
+        let tool = if by_log { TOOL } else { COMMAND_LINE };
         found.push(text, tool, lines, Fact::Kernel(facts));
     }
+    devices.push(text, found);
+    host.push(text, found);
+    // a log without a line that matters is a log all the same
+    if of_kernel >= ENOUGH && found.evidence.is_empty() {
+        found.push(text, TOOL, text.numbers(0, text.len().saturating_sub(1)), Fact::Kernel(KernelFacts::default()));
+    }
+}
+
+/// Lines before which a log shows itself where it has no hallmark.
+const MOST_BEFORE: usize = 200;
+
+/// `[    1.759813] i915 …`, `Jul 20 16:15:36 host kernel: …`: as `dmesg` and syslog print lines of the kernel.
+fn is_of_kernel(line: &str) -> bool {
+    let stamped = |line: &str| {
+        let seconds = line.strip_prefix('[')?.split_once("] ")?.0.trim_start();
+        let (whole, part) = seconds.split_once('.')?;
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        Some(digits(whole) && digits(part))
+    };
+    stamped(line.trim_start_matches(['>', ' '])).unwrap_or(false) || line.contains(" kernel: ")
 }
 
 /// Whether a line is one that is read here.
@@ -196,10 +229,10 @@ mod tests {
     fn scanned(text: &str) -> Option<(&'static str, KernelFacts)> {
         let mut found = Found::default();
         scan(&Text::new("test", text.as_bytes()), &mut found);
-        assert!(found.evidence.len() <= 1);
-        let one = found.evidence.pop()?;
-        let Fact::Kernel(facts) = one.fact else { panic!() };
-        Some((one.origin.tool, facts))
+        found.evidence.into_iter().find_map(|e| match e.fact {
+            Fact::Kernel(facts) => Some((e.origin.tool, facts)),
+            _ => None,
+        })
     }
 
     #[test]

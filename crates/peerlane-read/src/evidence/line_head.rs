@@ -185,7 +185,7 @@ fn process<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 
 /// `host1 nvidia-fabricmanager-start.sh[4753]: `, `host kernel: ` behind a time.
 fn syslog<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
-    if !head.is_log || head.is_system {
+    if !head.is_log || head.host.is_some() {
         return None;
     }
     let (words, after) = rest.split_once(": ").or_else(|| rest.strip_suffix(':').map(|words| (words, "")))?;
@@ -248,6 +248,7 @@ mod tests {
             ("[rank3]:[2025-03-01 10:00:00,123] ", None, None),
             ("[ 1772.282032] ", None, None),
             ("Jul 20 16:15:36 host1 kernel: [ 12.5] ", Some("host1"), None),
+            ("[    4.555855] host1.lan kernel: ", Some("host1.lan"), None),
             ("Jul 20 16:15:36 host1 nv-start.sh[4753]: ", Some("host1"), None),
             ("2024-05-03T10:11:12.123456+00:00 host1 kernel: ", Some("host1"), None),
             ("2024-05-03T10:11:12.123456Z ", None, None),

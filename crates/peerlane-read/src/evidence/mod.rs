@@ -72,6 +72,7 @@ pub mod nvml;
 mod osu;
 mod p2p_test;
 mod p2pmark;
+mod pci_listing;
 mod perftest;
 mod prose;
 mod rate_table;

@@ -13,7 +13,7 @@ use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::OpenLine;
-use words::{Words, is_counter, is_failure, names_part};
+use words::{Words, is_counter, is_failure, is_of_others, names_part};
 
 const TOOL: &str = "lines that are not known";
 
@@ -101,7 +101,8 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
         return false;
     }
     if head.is_system {
-        return (is_error || words.is_strong || is_failure(line)) && (names_part(line) || has_address(line));
+        let is_of_path = || (names_part(line) || has_address(line)) && !is_of_others(line);
+        return (is_error || words.is_strong || is_failure(line)) && is_of_path();
     }
     if is_error {
         return true;
@@ -168,6 +169,9 @@ mod tests {
             "2025-01-01 10:00:00 INFO retrying after error budget check: ok",
             "[ 1.234567] ACPI BIOS Error (bug): Could not resolve symbol",
             "[ 1.234567] usb 1-2: device descriptor read/64, error -71",
+            "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
+            "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
+            "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
             "ERRORS",
             "error handling",
             "Errors per lane      Total errors",

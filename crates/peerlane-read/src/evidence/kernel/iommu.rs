@@ -2,10 +2,8 @@
 
 use super::super::{IommuDomain, KernelFacts, Logged};
 use super::count;
+use super::devices::{drives_gpus, last_device};
 use peerlane_machine::fabric::PciAddress;
-
-/// Drivers of GPUs, as lines of the log name them before an address.
-const GPU_DRIVERS: [&str; 3] = ["nvidia", "amdgpu", "nouveau"];
 
 /// Reads a line; whether it is one of these.
 pub(super) fn read(line: &str, facts: &mut KernelFacts) -> bool {
@@ -34,10 +32,9 @@ pub(super) fn read(line: &str, facts: &mut KernelFacts) -> bool {
 /// `nvidia 0000:07:00.0: ` before, or `device=07:00.0 domain=0x0003 …` after in older kernels.
 fn amd(before: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
     let of_field = || rest.strip_prefix("device=")?.split_whitespace().next()?.parse::<PciAddress>().ok();
-    let mut words = before.trim_end_matches([':', ' ']).rsplitn(3, ' ');
-    let address = words.next().and_then(|word| word.parse().ok());
-    let gpu = address.is_some() && words.next().is_some_and(|driver| GPU_DRIVERS.contains(&driver));
-    let address = address.or_else(of_field)?;
+    let named = last_device(before.trim_end_matches([':', ' ']));
+    let gpu = named.is_some_and(|(driver, _)| drives_gpus(driver));
+    let address = named.map(|(_, address)| address).or_else(of_field)?;
     count(&mut facts.iommu_faults, Logged { address, gpu, count: 1 });
     Some(())
 }

@@ -4,14 +4,12 @@ use std::collections::HashSet;
 
 use super::super::{KernelFacts, Unassigned};
 use super::MOST;
+use super::devices::{drives_gpus, last_device};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::units::Bytes;
 
 /// Vendors of GPUs: NVIDIA, AMD.
 const VENDORS: [&str; 2] = ["10de", "1002"];
-
-/// Drivers of GPUs, as lines name them before an address.
-const GPU_DRIVERS: [&str; 5] = ["nvidia ", "amdgpu ", "nouveau ", "i915 ", "xe "];
 
 /// A device has BARs 0 to 5.
 const LAST_BAR: u8 = 5;
@@ -29,7 +27,7 @@ impl Windows {
     /// Reads a line; whether it is one of these. The kernel tries again with other sizes: its last word counts.
     pub(super) fn read(&mut self, line: &str, facts: &mut KernelFacts) -> bool {
         if let Some((before, id)) = line.split_once(": [")
-            && let Some(address) = named(before)
+            && let Some((_, address)) = last_device(before)
         {
             // "[10de:2204] type 00 class 0x030000"
             let is_gpu = VENDORS.iter().any(|vendor| id.starts_with(vendor)) && id.contains("class 0x03");
@@ -39,7 +37,7 @@ impl Windows {
             return false;
         }
         let Some((before, rest)) = line.split_once(": BAR ") else { return false };
-        let Some(address) = named(before) else { return false };
+        let Some((driver, address)) = last_device(before) else { return false };
         let Some((bar, rest)) = rest.split_at_checked(1) else { return false };
         // "BAR 6" is a ROM, "BAR 13" a window of a bridge
         let Some(bar) = bar.parse::<u8>().ok().filter(|bar| *bar <= LAST_BAR) else { return false };
@@ -49,7 +47,7 @@ impl Windows {
         let is_it = |known: &Unassigned| (known.address, known.bar) == (address, bar);
         if FAILED.iter().any(|words| rest.contains(words)) {
             let size = size(rest);
-            let gpu = self.gpus.contains(&address) || GPU_DRIVERS.iter().any(|driver| before.contains(driver));
+            let gpu = self.gpus.contains(&address) || drives_gpus(driver);
             let room = facts.unassigned.len() < MOST;
             match facts.unassigned.iter_mut().find(|known| is_it(known)) {
                 Some(known) => known.size = known.size.or(size),
@@ -63,11 +61,6 @@ impl Windows {
         }
         false
     }
-}
-
-/// The device that a line names last before its message: behind `pci`, or behind its driver.
-fn named(before: &str) -> Option<PciAddress> {
-    before.split_whitespace().next_back()?.parse().ok()
 }
 
 /// `[mem size 0x10000000 64bit pref]`.

@@ -3,12 +3,13 @@
 //! A document may show single devices among prose: all of one text make one list. Bridges name the
 //! buses behind them, so that a whole `lspci -vvv` yields the tree too.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::super::lspci_lines;
+use super::super::pci_listing::{self, Function};
 use super::super::text::Span;
 use super::super::words::pcie_width;
-use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
+use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, Text};
 use super::{CLASSES, named};
 use peerlane_machine::fabric::PciAddress;
 
@@ -40,11 +41,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
             found.warn(text, TOOL, text.numbers(i, i), message);
         }
-        let mut block = Block { device: PciDevice { line: i as u32 + 1, ..device }, ..Block::default() };
+        let device = PciDevice { line: i as u32 + 1, ..device };
+        let mut block = Block { function: Function { device, ..Function::default() }, ..Block::default() };
         let end = text.block_end(i);
         (i + 1..end).for_each(|i| block.field(text.line(i).trim()));
         list.detailed |= end > i + 1;
-        list.addresses.extend(block.device.address);
+        list.addresses.extend(block.function.device.address);
         list.lines.add(i);
         list.lines.add(end - 1);
         list.blocks.push(block);
@@ -121,15 +123,13 @@ enum Section {
 /// One device with the buses behind it.
 #[derive(Default)]
 struct Block {
-    device: PciDevice,
+    function: Function,
     section: Section,
-    secondary: Option<u8>,
-    root_port: bool,
 }
 
 impl Block {
     fn field(&mut self, line: &str) {
-        let device = &mut self.device;
+        let device = &mut self.function.device;
         let (key, value) = line.split_once(':').unwrap_or((line, ""));
         match key {
             "LnkCap" => device.capable = pcie_width(after(value, "Speed "), after(value, "Width ")),
@@ -144,12 +144,12 @@ impl Block {
             }
             "NUMA node" => device.numa = value.trim().parse().ok(),
             "Bus" => {
-                self.secondary = u8::from_str_radix(after(value, "secondary="), 16).ok();
+                self.function.secondary = u8::from_str_radix(after(value, "secondary="), 16).ok();
             }
             _ => {}
         }
         if key == "Capabilities" && value.contains("Root Port") {
-            self.root_port = true;
+            self.function.root_port = true;
         }
         if line.contains(", prefetchable)") {
             device.bar_bytes = device.bar_bytes.max(size(after(line, "[size=")));
@@ -199,42 +199,9 @@ impl List {
     fn push(self, text: &Text, found: &mut Found) {
         let Some(lines) = self.lines.numbers(text) else { return };
         let tool = if self.detailed { TOOL } else { LIST_TOOL };
-        found.push(text, tool, lines, Fact::Pci(tree(self.blocks)));
+        let functions = self.blocks.into_iter().map(|b| b.function).collect();
+        found.push(text, tool, lines, Fact::Pci(pci_listing::tree(functions)));
     }
-}
-
-/// Hangs devices below the bridges whose secondary bus they are on, and root ports below host bridges.
-fn tree(mut blocks: Vec<Block>) -> PciTree {
-    let has_buses = blocks.iter().any(|b| b.secondary.is_some());
-    if !has_buses {
-        let devices = blocks.into_iter().map(|b| b.device).collect();
-        return PciTree { devices, bridges_are_switches: false, has_tree: false };
-    }
-    // a bridge's secondary bus has a higher number than its own, so parents come first
-    blocks.sort_by_key(|b| b.device.address);
-    let mut tree = PciTree::default();
-    let mut above: HashMap<(u32, u8), usize> = HashMap::new();
-    let is_top = |b: &Block| b.root_port || b.device.class == Some(0x06_0000);
-    let roots: HashSet<(u32, u8)> =
-        blocks.iter().filter(|b| is_top(b)).filter_map(|b| b.device.address.map(|a| (a.domain, a.bus))).collect();
-    for Block { mut device, secondary, .. } in blocks {
-        let Some(address) = device.address else { continue };
-        let bus = (address.domain, address.bus);
-        if !above.contains_key(&bus) && roots.contains(&bus) {
-            above.insert(bus, tree.devices.len());
-            let name = Some(format!("PCI bus {:04x}:{:02x}", bus.0, bus.1));
-            tree.devices.push(PciDevice { name, line: device.line, ..PciDevice::new(PciRole::HostBridge) });
-        }
-        device.parent = above.get(&bus).copied();
-        if let Some(secondary) = secondary.filter(|s| *s > address.bus) {
-            above.entry((address.domain, secondary)).or_insert(tree.devices.len());
-        }
-        tree.devices.push(device);
-    }
-    // a few blocks of a document are no tree
-    let mut ends = tree.devices.iter().filter(|d| d.is_gpu() || d.is_nic()).peekable();
-    tree.has_tree = ends.peek().is_some() && ends.all(|d| d.parent.is_some());
-    tree
 }
 
 #[cfg(test)]
@@ -248,7 +215,7 @@ mod tests {
         found
     }
 
-    fn first(found: &Found) -> &PciTree {
+    fn first(found: &Found) -> &peerlane_machine::fact::PciTree {
         match &found.evidence[0].fact {
             Fact::Pci(tree) => tree,
             other => panic!("{other:?}"),

@@ -31,7 +31,6 @@ fn is_strong(word: &str) -> bool {
             | "aborted"
             | "aborting"
             | "crashed"
-            | "panic"
             | "unreachable"
             | "mismatch"
             | "invalid"
@@ -50,7 +49,6 @@ fn is_strong(word: &str) -> bool {
             | "missing"
             | "disconnected"
             | "throttled"
-            | "throttling"
     )
 }
 
@@ -88,6 +86,7 @@ impl Words {
                     | ("not", "found" | "set" | "ready" | "supported" | "working")
                     | ("could" | "can", "not")
                     | ("no", "space")
+                    | ("kernel" | "Kernel", "panic")
             );
             let strong = is_strong(word)
                 || matches!(
@@ -274,6 +273,57 @@ fn names_errors(name: &str) -> bool {
     let setting =
         ["threshold", "max", "limit", "level", "code", "timeout", "rate", "mask", "id", "policy", "line", "injection"];
     words.clone().any(is_count_of) && !words.any(|word| setting.contains(&word))
+}
+
+/// Drivers and parts of the system whose lines are about other things than paths between GPUs, adapters and host memory, as lines
+/// begin with them.
+const OTHERS: [&str; 36] = [
+    "ACPI",
+    "acpi",
+    "ahci",
+    "ata",
+    "ehci",
+    "uhci",
+    "ohci",
+    "xhci_hcd",
+    "usb",
+    "usbcore",
+    "hub",
+    "hid",
+    "input",
+    "snd_",
+    "sof",
+    "mei",
+    "i2c",
+    "i801_smbus",
+    "EXT4-fs",
+    "XFS",
+    "BTRFS",
+    "systemd",
+    "audit",
+    "Bluetooth",
+    "iwlwifi",
+    "tpm",
+    "rtc",
+    "mmc",
+    "sdhci",
+    "thermal",
+    "intel_pstate",
+    "PM",
+    "SELinux",
+    "apparmor",
+    "vboxdrv",
+    "cfg80211",
+];
+
+/// Whether a line of the system begins with a driver or part of other things: `ehci-pci 0000:00:1a.7: …`.
+pub(super) fn is_of_others(line: &str) -> bool {
+    let first = line.split([' ', ':', '-', '[', '(']).next().unwrap_or_default();
+    let is_it = |other: &&str| {
+        let rest = first.strip_prefix(*other);
+        rest.is_some_and(|rest| other.ends_with('_') || rest.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+    };
+    OTHERS.iter().any(is_it) && !line.contains("nvidia") && !line.contains("NVRM")
 }
 
 /// Drivers, buses and devices of paths between GPUs, adapters and host memory, in lines of the system.
