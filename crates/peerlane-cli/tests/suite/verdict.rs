@@ -278,3 +278,49 @@ fn a_lower_rate_never_improves_the_verdict() {
         assert_eq!(before, Some(4), "a tenth of a rate is a fault: {wanted:?}");
     }
 }
+
+/// Two hosts with two GPUs and two adapters of 400 Gb/s each, and what an all-reduce over them reached.
+fn two_hosts(name: &str, busbw: f64) -> String {
+    let port = |n: u32| {
+        format!(
+            "CA 'mlx5_{n}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: \
+             400\n\t\tBase lid: 1{n}\n\t\tSM lid: 1\n\t\tLink layer: InfiniBand\n"
+        )
+    };
+    let ranks: String = (0..4)
+        .map(|rank| {
+            let (host, device, bus) = (rank / 2 + 1, rank % 2, ["19", "3b"][rank % 2]);
+            format!("#  Rank  {rank} Group  0 Pid    10{device} on    h{host} device  {device} [0000:{bus}:00] NVIDIA H100 80GB HBM3\n")
+        })
+        .collect();
+    let text = format!(
+        "        GPU0    GPU1    NIC0    NIC1    CPU Affinity    NUMA Affinity   GPU NUMA ID\n\
+         GPU0     X      NV18    PIX     NODE    0-47            0               N/A\n\
+         GPU1    NV18     X      NODE    PIX     0-47            0               N/A\n\
+         NIC0    PIX     NODE     X      NODE\n\
+         NIC1    NODE    PIX     NODE     X\n\n\
+         NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n\n{}{}\n\
+         # nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20\n\
+         # Using devices\n{ranks}\
+         #                                                              out-of-place                       in-place\n\
+         #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+         #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n  \
+         1073741824     268435456     float     sum      -1   9999    {:.2}    {busbw:.2}      0   9999    {:.2}    {busbw:.2}      0\n\
+         # Avg bus bandwidth    : {busbw}\n",
+        port(0),
+        port(1),
+        busbw / 1.5,
+        busbw / 1.5
+    );
+    file("verdict", name, &text)
+}
+
+#[test]
+fn an_all_reduce_over_hosts_is_compared_with_their_adapters() {
+    for (name, busbw, verdict) in
+        [("hosts-slow.txt", 4.5, "fault"), ("hosts-half.txt", 40.0, "unexplained"), ("hosts-sound.txt", 92.0, "healthy")]
+    {
+        let checked = document(&["check", &two_hosts(name, busbw), "--json"]);
+        assert_eq!(checked["verdict"], verdict, "{busbw} GB/s: {:#}", checked["findings"]);
+    }
+}

@@ -2,7 +2,10 @@
 
 use super::view::cells;
 use super::words::distinct;
-use super::{Context, Settings, View, collective_slow, narrow_link, nic_gpu_slow, nic_slow, unexplained_step};
+use super::{
+    Context, Settings, View, between_hosts, collective_slow, narrow_link, nic_gpu_slow, nic_slow, port_slow,
+    unexplained_step,
+};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -81,12 +84,13 @@ fn look(context: &Context) -> Judged {
     add(are_nvlinks_known(view), "NVLinks");
     let rates = are_rates_comparable(view) || is_explained(context) || are_alike_over_nvlink(view);
     add(rates, "rates");
-    let collectives = collective_slow::is_comparable(view);
+    let collectives = collective_slow::is_comparable(view) || between_hosts::is_comparable(view);
     add(collectives, "collectives");
     let (compared, open): (Vec<_>, Vec<_>) =
         unexplained_step::families(view).into_iter().partition(|(_, is_compared)| *is_compared);
     compared.into_iter().for_each(|(name, _)| add(true, name));
-    add(nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view), "NICs");
+    let nics = nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view) || port_slow::is_comparable(view);
+    add(nics, "NICs");
     if rates || collectives || !machine.is_measured() {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");

@@ -21,6 +21,7 @@ mod no_peer_access;
 pub(crate) mod nodes;
 mod one_link;
 mod outlier;
+mod port_slow;
 mod prelude;
 pub(crate) mod raised;
 mod rule;
@@ -33,6 +34,7 @@ mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
 mod below_own_link;
+mod between_hosts;
 mod coarse_labels;
 mod collective_of_one;
 mod collective_slow;
@@ -205,6 +207,7 @@ static RULES: &[Rule] = &[
     application_slow::HALO,
     application_slow::SEARCH,
     nic_slow::RULE,
+    port_slow::RULE,
     nic_gpu_refused::RULE,
     nic_gpu_slow::RULE,
     host_buffers_far::RULE,
@@ -216,6 +219,7 @@ static RULES: &[Rule] = &[
     below_own_link::RULE,
     collective_of_one::RULE,
     collective_slow::RULE,
+    between_hosts::RULE,
     rate_falls::RULE,
     gpu_memory_slow::RULE,
     runs_disagree::RULE,

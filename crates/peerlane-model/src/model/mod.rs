@@ -33,12 +33,13 @@ use std::sync::Arc;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::{NoPeerAccess, offers_device_access};
 pub use assumptions::Assume;
+use assumptions::AssumedBundle;
 pub use bfs::SearchTime;
 pub use class::Class;
 pub use exchange::ExchangeTime;
 pub use halo::{FastestFrom, HaloAdvice, MethodAdvice, OverlapFrom, halo_advice};
 pub use latency::Latency;
-use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass, PcieWidth};
+use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PathClass, PcieWidth};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::{Rate, Seconds};
@@ -385,6 +386,39 @@ impl<'a> Model<'a> {
             Binding::Nothing => (String::new(), None),
         };
         SharedRate { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+    }
+
+    /// The machine with what this model assumes of its links, widths and generations, written into them, and with the sentences that
+    /// state it among its assumptions: what commands use that build on the machine alone.
+    pub fn assumed_machine(&self) -> Machine {
+        let fabric = &self.machine.fabric;
+        let mut builder = fabric.clone().into_builder();
+        let mut changed = false;
+        for (id, link) in fabric.link_ids().zip(&self.links) {
+            let kind = &mut builder.link_mut(id).kind;
+            match (&link.carriage, kind) {
+                (Carriage::Pcie { assumed: Some(width), .. }, LinkKind::Pcie { running, allowed, .. }) => {
+                    (*running, *allowed) = (width.width, width.width);
+                    changed = true;
+                }
+                (Carriage::Bundle(bundle), LinkKind::Gpu(link)) => {
+                    match bundle.assumed {
+                        Some(AssumedBundle::Generation(generation)) => link.generation = Some(generation),
+                        Some(AssumedBundle::OneLink(_)) => link.links = Some(1),
+                        None => continue,
+                    }
+                    changed = true;
+                }
+                _ => {}
+            }
+        }
+        let mut machine = self.machine.clone();
+        if let Some(fabric) = builder.build().ok().filter(|_| changed) {
+            machine.fabric = fabric;
+            let open = |sentence: &String| !self.machine.assumptions.contains(sentence);
+            machine.assumptions.extend(self.assumptions().into_iter().filter(open));
+        }
+        machine
     }
 
     /// What a PCIe link runs at, and whether that is assumed; `None` where it is not known, and of other links.

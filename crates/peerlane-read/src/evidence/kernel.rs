@@ -23,10 +23,9 @@ pub(super) const COMMAND_LINE: &str = "/proc/cmdline";
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
 /// What a text holds if any of its lines matters here.
-const HALLMARKS: [&str; 12] = [
+const HALLMARKS: [&str; 11] = [
     "NVRM: ",
     ": SXid (",
-    "uncorrectable hardware error",
     "AMD-Vi: ",
     "DMAR: ",
     ": BAR ",
