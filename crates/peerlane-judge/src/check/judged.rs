@@ -2,7 +2,9 @@
 
 use super::view::cells;
 use super::words::distinct;
-use super::{Context, Settings, View, collective_slow, narrow_link, nic_gpu_slow, nic_slow, unexplained_step};
+use super::{
+    Context, Settings, View, collective_slow, narrow_link, nic_gpu_slow, nic_slow, reported_health, unexplained_step,
+};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
@@ -98,6 +100,7 @@ fn look(context: &Context) -> Judged {
         add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(_))), "kernel log");
+        reported_health::areas(view).into_iter().for_each(|area| add(true, area));
     }
     Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }
 }

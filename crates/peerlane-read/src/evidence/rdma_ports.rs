@@ -1,21 +1,26 @@
-//! The ports of RDMA adapters: `ibstat`, `ibstatus` and `ibv_devinfo`.
+//! The ports of RDMA adapters: `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link`.
 
-use super::text::Span;
+use super::text::{Span, Used};
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, RdmaPort, Text};
 
 const IBSTAT: &str = "ibstat";
 const IBSTATUS: &str = "ibstatus";
 const IBV_DEVINFO: &str = "ibv_devinfo";
+const RDMA_LINK: &str = "rdma link";
 
 /// More ports than any machine has, virtual functions included.
 const MAX_PORTS: usize = 1024;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
+    let (mut links, mut lines) = (Vec::new(), Used::default());
     for (i, line) in text.iter() {
         let line = line.trim();
-        if let Some((tool, device)) = device(line) {
+        if let Some(port) = link(line).filter(|_| links.len() < MAX_PORTS) {
+            links.push(port);
+            lines.add(i);
+        } else if let Some((tool, device)) = device(line) {
             if output.tool != Some(tool) || output.lists(device) {
                 std::mem::take(&mut output).finish(text, found);
             }
@@ -25,6 +30,33 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     output.finish(text, found);
+    if let Some(numbers) = lines.numbers(text, found) {
+        found.push(text, RDMA_LINK, numbers, Fact::RdmaPorts(links));
+    }
+}
+
+/// A line of `rdma link`: `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0`, with the lids of InfiniBand; older
+/// releases number it (`1/1: mlx5_0/1: state …`).
+fn link(line: &str) -> Option<RdmaPort> {
+    let (before, rest) = line.split_once(" state ")?;
+    let mut words = before.split_whitespace();
+    let first = words.next()?;
+    let name = if first.ends_with("link") || first.ends_with(':') { words.next()? } else { first };
+    let (device, port) = name.trim_end_matches(':').split_once('/')?;
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let after =
+        |key: &str| fields.windows(2).find(|pair| pair.first() == Some(&key)).and_then(|pair| pair.get(1).copied());
+    let is_infiniband = after("subnet_prefix").is_some() || after("sm_lid").is_some();
+    Some(RdmaPort {
+        device: device.to_owned(),
+        port: Some(port.parse().ok()?),
+        state: Some(rest.split_whitespace().next()?.to_lowercase()),
+        physical: Some(after("physical_state")?.to_lowercase().replace('_', "")),
+        layer: Some(if is_infiniband { "infiniband" } else { "ethernet" }.to_owned()),
+        lid: after("lid").and_then(lid),
+        manager_lid: after("sm_lid").and_then(lid),
+        ..RdmaPort::default()
+    })
 }
 
 /// The line that names an adapter: `CA 'mlx5_0'`, `Infiniband device 'mlx5_0' port 1 status:`, `hca_id: mlx5_0`.
@@ -178,6 +210,17 @@ mod tests {
         let [(IBV_DEVINFO, all)] = &ports(info)[..] else { panic!() };
         assert_eq!((all[0].device.as_str(), all[0].state.as_deref()), ("mlx5_2", Some("down")));
         assert_eq!((all[0].lid, all[0].manager_lid), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn rdma_link() {
+        let text = "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 3401 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n\
+                    2/1: mlx5_1/1: state DOWN physical_state DISABLED netdev ens1f1\nlink 7/1 is in state DOWN\n";
+        let [(RDMA_LINK, all)] = &ports(text)[..] else { panic!() };
+        let read: Vec<_> =
+            all.iter().map(|p| (p.device.as_str(), p.state.as_deref(), p.lid, p.layer.as_deref())).collect();
+        let (ib, ethernet) = (Some("infiniband"), Some("ethernet"));
+        assert_eq!(read, [("mlx5_0", Some("active"), Some(3401), ib), ("mlx5_1", Some("down"), None, ethernet)]);
     }
 
     #[test]
