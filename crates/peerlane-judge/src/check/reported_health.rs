@@ -99,11 +99,11 @@ fn of_area(area: Area) -> Words {
             confirm: "`ethtool -S INTERFACE | grep -E 'discard|pause|out_of'` and `rdma statistic` before and after a job",
         },
         Area::Gpu => Words {
-            checked: "diagnosis of GPUs",
-            summary: "A diagnosis found trouble",
-            expected: "every test passes",
-            fix: "Run the failing test alone on that GPU while nothing else uses it. If it fails again, read the kernel log for Xid \
-                  errors, restart the machine, and have the GPU serviced if the test still fails.",
+            checked: "errors of GPUs",
+            summary: "GPUs failed a test, or have counted errors",
+            expected: "every test passes, and no errors that could not be corrected",
+            fix: "Read the kernel log for Xid errors of that GPU, reset it, and run a failing test alone while nothing else uses it. If \
+                  errors come back, have it serviced.",
             confirm: "`dcgmi diag -r 3 -i GPU`; `nvidia-smi -q`; `dmesg | grep -i xid`",
         },
         Area::Domain => Words {
@@ -113,6 +113,22 @@ fn of_area(area: Area) -> Words {
             fix: "Start nvidia-imex on the hosts that are named, with the same list of addresses on all, and let its port (50000) pass. \
                   GPUs of different hosts share no memory until all are connected.",
             confirm: "`nvidia-imex-ctl -N` on every host",
+        },
+        Area::Transport => Words {
+            checked: "transports",
+            summary: "A communication library lacks transports",
+            expected: "transports for RDMA and for GPU memory, where the machine has both",
+            fix: "Install the library with support for the network and the GPUs (UCX with CUDA or ROCm and gdrcopy; libfabric with its \
+                  provider for the network), and load their kernel modules.",
+            confirm: "`ucx_info -d`; `fi_info`",
+        },
+        Area::Node => Words {
+            checked: "scheduler's checks",
+            summary: "The scheduler's checks hold a node back",
+            expected: "no failed check",
+            fix: "Find the part that the check names, and read its own state. The node stays out of service until the check passes and \
+                  the node is resumed.",
+            confirm: "the check by hand on that node",
         },
         Area::Test => Words {
             checked: "results of tests",

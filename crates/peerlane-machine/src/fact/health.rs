@@ -11,10 +11,14 @@ pub enum Area {
     NetworkLink,
     /// What a network port dropped or was asked to hold back.
     Congestion,
-    /// GPUs: what a diagnosis found, the state of processes.
+    /// GPUs: what a diagnosis found, and errors of their memory.
     Gpu,
     /// Hosts that share memory of GPUs over NVLink.
     Domain,
+    /// What communication libraries can use.
+    Transport,
+    /// Why a scheduler holds a node back.
+    Node,
     /// A test program's own results.
     Test,
     /// The state of a job's collectives.

@@ -1,4 +1,4 @@
-//! `mlxlink`: state, speed, counters and bit error rates of one port of an adapter or a switch.
+//! `mlxlink`: state, counters and bit error rates of one port of an adapter or a switch. `mlnx_qos`: its flow control.
 
 use super::health::Health;
 use super::words::key_value;
@@ -6,6 +6,7 @@ use super::{Found, Text};
 use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "mlxlink";
+const QOS: &str = "mlnx_qos";
 
 /// The bit error rate after correction that a sound link stays below (IEEE 802.3, IBTA).
 const EFFECTIVE: f64 = 1e-12;
@@ -14,6 +15,9 @@ const EFFECTIVE: f64 = 1e-12;
 const RAW: f64 = 1e-5;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    if text.holds(&["PFC configuration:"]) {
+        flow_control(text, found);
+    }
     if !text.holds(&["Physical state", "Physical BER", "Symbol BER", "Status Opcode"]) {
         return;
     }
@@ -30,6 +34,23 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     health.push(text, TOOL, found);
+}
+
+/// The row `enabled  0  0  0  1 …` below "PFC configuration:", a number for each priority.
+fn flow_control(text: &Text, found: &mut Found) {
+    let (mut health, mut within) = (Health::default(), false);
+    for (i, line) in text.iter() {
+        let line = line.trim_start_matches('>').trim();
+        if line == "PFC configuration:" {
+            within = true;
+            health.used(i);
+        } else if let Some(values) = line.strip_prefix("enabled").filter(|_| within) {
+            let off = values.split_whitespace().all(|value| value == "0").then_some(Grade::Note);
+            health.judge(Area::Congestion, off, None, "PFC:", "off on all priorities", i);
+            within = false;
+        }
+    }
+    health.push(text, QOS, found);
 }
 
 /// The device, with its port, of `mlxlink -d mlx5_0 -p 1 -c`.
@@ -91,6 +112,13 @@ mod tests {
         assert_eq!(grades(&text("Active", "15E-255", 0)), (6, vec![]));
         assert_eq!(grades(&text("Polling", "15E-255", 0)).1, [Grade::Fault]);
         assert_eq!(grades(&text("Active", "3E-9", 12)).1, [Grade::Suspect, Grade::Fault]);
+    }
+
+    #[test]
+    fn flow_control_of_priorities() {
+        let text =
+            |third: u8| format!("PFC configuration:\n\tpriority    0   1   2   3\n\tenabled     0   0   0   {third}\n");
+        assert_eq!((grades(&text(1)), grades(&text(0)).1), ((1, vec![]), vec![Grade::Note]));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The ports of RDMA adapters: `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link`.
 
+use super::health::Health;
 use super::text::{Span, Used};
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, RdmaPort, Text};
+use peerlane_machine::fact::{Area, Grade};
 
 const IBSTAT: &str = "ibstat";
 const IBSTATUS: &str = "ibstatus";
@@ -35,13 +37,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
+/// Words before the name of a port: a host, a number, `link`.
+const MOST_BEFORE: usize = 3;
+
 /// A line of `rdma link`: `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0`, with the lids of InfiniBand; older
 /// releases number it (`1/1: mlx5_0/1: state …`).
 fn link(line: &str) -> Option<RdmaPort> {
     let (before, rest) = line.split_once(" state ")?;
-    let mut words = before.split_whitespace();
-    let first = words.next()?;
-    let name = if first.ends_with("link") || first.ends_with(':') { words.next()? } else { first };
+    let is_name =
+        |word: &&str| word.trim_end_matches(':').contains('/') && word.starts_with(|c: char| c.is_ascii_alphabetic());
+    let name = before.split_whitespace().take(MOST_BEFORE).find(is_name)?;
     let (device, port) = name.trim_end_matches(':').split_once('/')?;
     let fields: Vec<&str> = line.split_whitespace().collect();
     let after =
@@ -81,6 +86,9 @@ struct Output {
     device: String,
     kind: Option<String>,
     ports: Vec<RdmaPort>,
+    /// The largest packets of the port, in bytes.
+    max_mtu: Option<u32>,
+    health: Health,
     /// The lines describe a port.
     within: bool,
 }
@@ -126,6 +134,11 @@ impl Output {
                 self.port(key.strip_prefix("Port ").and_then(|n| n.parse().ok()));
                 true
             }
+            "max_mtu" => {
+                self.max_mtu = mtu(value);
+                true
+            }
+            "active_mtu" => self.mtu(value, i),
             _ => false,
         };
         let port = self.ports.last_mut().filter(|_| self.within);
@@ -135,11 +148,33 @@ impl Output {
         }
     }
 
-    fn finish(self, text: &Text, found: &mut Found) {
+    /// Compares the size of packets with the largest that the port can have. An Ethernet port has small ones where its interface
+    /// has the usual 1500 bytes.
+    fn mtu(&mut self, value: &str, i: usize) -> bool {
+        let port = self.ports.last().filter(|port| port.state.as_deref() == Some("active"));
+        let (Some(port), Some((now, most))) = (port, mtu(value).zip(self.max_mtu)) else { return false };
+        let bad = (now < most).then_some(if now <= SMALL_MTU { Grade::Limit } else { Grade::Note });
+        let part = port.device.clone();
+        self.health.judge(Area::Congestion, bad, Some(&part), "active_mtu", &format!("{now} of {most} bytes"), i);
+        true
+    }
+
+    fn finish(mut self, text: &Text, found: &mut Found) {
+        if let Some(tool) = self.tool {
+            self.health.push(text, tool, found);
+        }
         let (Some(tool), Some(lines)) = (self.tool, self.lines.numbers(text)) else { return };
         let known: Vec<RdmaPort> = self.ports.into_iter().filter(|p| p.state.is_some()).collect();
         found.push(text, tool, lines, Fact::RdmaPorts(known));
     }
+}
+
+/// Packets of this size and less cost rate.
+const SMALL_MTU: u32 = 1024;
+
+/// `4096 (5)`.
+fn mtu(value: &str) -> Option<u32> {
+    value.split_whitespace().next()?.parse().ok()
 }
 
 /// Reads a field of a port; whether it is one that is kept.
