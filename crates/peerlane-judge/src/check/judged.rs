@@ -4,7 +4,7 @@ use super::view::cells;
 use super::words::distinct;
 use super::{
     Context, Settings, View, between_hosts, collective_slow, narrow_link, nic_gpu_slow, nic_slow, port_slow,
-    unexplained_step,
+    reported_health, unexplained_step,
 };
 use crate::finding::Finding;
 use crate::verdict::Verdict;
@@ -102,6 +102,7 @@ fn look(context: &Context) -> Judged {
         add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(facts) if facts.is_telling())), "kernel log");
+        reported_health::areas(view).into_iter().for_each(|area| add(true, area));
     }
     Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }
 }

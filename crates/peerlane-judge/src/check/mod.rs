@@ -80,6 +80,7 @@ mod peer_timeouts;
 mod rate_falls;
 mod rdma_ports;
 mod relaxed_ordering;
+mod reported_health;
 mod runs_disagree;
 mod shared_limit;
 mod slow_path;
@@ -232,6 +233,7 @@ static RULES: &[Rule] = &[
     nccl_network::RULE,
     nccl_missing_setting::RULE,
     rdma_ports::RULE,
+    reported_health::RULE,
     memory_rows::RULE,
     messages::RULE,
     open_lines::RULE,

@@ -16,6 +16,9 @@ pub(super) const RULE: Rule = Rule::new("narrow-link", Many(run))
 /// carries twice as much, of which some 85 % arrives, and no sound number is off by a quarter.
 const PROOF: f64 = 1.25;
 
+/// What shows the width of a device that is no GPU.
+const OF_DEVICE: &str = "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load";
+
 /// Why a link is narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reason {
@@ -66,6 +69,8 @@ fn run(view: &View) -> Vec<Raised> {
 /// A device whose lanes a source states, but not what is above it: the lanes that it runs with, and those that it has.
 struct Unplaced<'a> {
     lanes: (u8, u8),
+    /// Its speed is below its own, too.
+    is_slower: bool,
     id: NodeId,
     origin: &'a Origin,
 }
@@ -74,10 +79,10 @@ struct Unplaced<'a> {
 fn unplaced<'a>(view: &View<'a>) -> Vec<Unplaced<'a>> {
     let fabric = view.fabric();
     let mut all: Vec<Unplaced> = Vec::new();
-    let mut add = |id: Option<NodeId>, lanes: (Option<u8>, Option<u8>), origin: &'a Origin| {
+    let mut add = |id: Option<NodeId>, lanes: (Option<u8>, Option<u8>), is_slower: bool, origin: &'a Origin| {
         let is_new = |id: &NodeId| fabric.upstream(*id).is_none() && all.iter().all(|known| known.id != *id);
         if let (Some(id), (Some(now), Some(possible))) = (id.filter(is_new), lanes) {
-            all.push(Unplaced { lanes: (now, possible), id, origin });
+            all.push(Unplaced { lanes: (now, possible), is_slower, id, origin });
         }
     };
     let stated = |gpu: &GpuFacts| {
@@ -86,14 +91,15 @@ fn unplaced<'a>(view: &View<'a>) -> Vec<Unplaced<'a>> {
     };
     if let Some(gpus) = gpus_with(view, stated) {
         let members = gpus.names.iter().zip(gpus.values).zip(gpus.origins);
-        members.for_each(|((name, lanes), origin)| add(fabric.find(name), lanes, origin));
+        members.for_each(|((name, lanes), origin)| add(fabric.find(name), lanes, false, origin));
     }
     for (tree, origin) in view.pci_trees() {
         let keeps_lanes =
             |d: &&PciDevice| !standing::drops_lanes(d.running.generation.max(d.capable.generation)) && d.c2c.is_none();
         for device in tree.devices.iter().filter(keeps_lanes) {
             let id = device.address.and_then(|address| view.at(address)).filter(|id| fabric.node(*id).kind.is_device());
-            add(id, (device.running.lanes, device.capable.lanes), origin);
+            let is_slower = below(device.running.generation, device.capable.generation);
+            add(id, (device.running.lanes, device.capable.lanes), is_slower, origin);
         }
     }
     all
@@ -119,10 +125,13 @@ fn narrow_unplaced(view: &View) -> Vec<Raised> {
                 && !product.contains("SXM")
                 && factor <= if product.contains("GeForce") { 4.0 } else { 2.0 }
         };
+        // adapters do not slow down while they are idle, and a slot that has fewer lanes is not slower, too
+        let is_gpu = |device: &Unplaced| fabric.node(device.id).kind == NodeKind::Gpu;
+        let lost_both = members.iter().all(|device| device.is_slower && !is_gpu(device));
         // no slot for such a card has an eighth of its lanes
         let (kind, certainty) = match members.iter().all(shares) {
             true => (Design, Possible),
-            false if factor >= 8.0 => (Fault, Likely),
+            false if factor >= 8.0 || lost_both => (Fault, Likely),
             false => (Fault, Possible),
         };
         RULE.raise(kind, Warning, certainty)
@@ -138,7 +147,7 @@ fn narrow_unplaced(view: &View) -> Vec<Raised> {
                 "If the slot is wired for x{possible}, reseat the card, and check its riser and the slot's bifurcation in \
                  the BIOS. Otherwise use a wider slot."
             ))
-            .confirm(confirm::WIDTH)
+            .confirm(if members.iter().all(is_gpu) { confirm::WIDTH } else { OF_DEVICE })
             .about_nodes(names)
             .losing(1.0 - 1.0 / factor)
     };
@@ -241,7 +250,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .fix("Read the link again under load. If it was idle, do nothing."),
     };
     let drives = members.iter().all(|(_, id)| matches!(view.fabric().node(*id).kind, NodeKind::Nvme | NodeKind::Fpga));
-    let confirm = if drives { "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load" } else { confirm::WIDTH };
+    let confirm = if drives { OF_DEVICE } else { confirm::WIDTH };
     let rate = |w: PcieWidth| w.raw_rate().map_or(String::new(), |r| format!(" ({r} each way before packet headers)"));
     let raised =
         raised

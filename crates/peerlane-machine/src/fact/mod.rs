@@ -1,6 +1,7 @@
 //! What a piece of evidence can state about a machine: facts, each with its origin.
 
 mod fabric_manager;
+mod health;
 mod kernel;
 mod lines;
 mod message;
@@ -15,6 +16,7 @@ use crate::schema::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub use fabric_manager::FabricManager;
+pub use health::{Area, Grade, HealthReport, Trouble};
 pub use kernel::{
     IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind, Recovery, SwitchXid, Unassigned, Xid,
 };
@@ -82,6 +84,8 @@ pub enum Fact {
     FabricManager(FabricManager),
     /// A test that compared what arrived with what was sent, and found it changed.
     Corrupt(CorruptData),
+    /// States, counters of errors and results of tests.
+    Health(HealthReport),
     /// A message of a program that is known by its words.
     Message(Message),
     /// Lines of one form that speak of trouble and are not known.
@@ -99,6 +103,7 @@ impl Fact {
             Fact::Sensors(readings) => readings.is_empty(),
             Fact::RdmaPorts(ports) => ports.is_empty(),
             Fact::Gids(gids) => gids.is_empty(),
+            Fact::Health(report) => report.sound == 0 && report.troubles.is_empty(),
             _ => false,
         }
     }

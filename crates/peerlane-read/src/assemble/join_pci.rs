@@ -14,6 +14,8 @@ impl Inventory {
     /// Addresses, ids and widths from PCI listings; devices that only they know.
     pub(super) fn join_pci(&mut self) {
         let mut free = 0;
+        // where other sources name adapters, a flat listing does not say which of its functions they are
+        let named = self.devices.iter().any(|d| !d.gpu);
         for (tree, origin) in self.trees.clone() {
             let gpus = tree.gpus();
             self.address_gpus_by_order(&gpus);
@@ -50,12 +52,11 @@ impl Inventory {
             for pci in nics {
                 let name = nic_name(pci);
                 let by_name = || name.and_then(|n| self.find(n));
-                // a flat listing names no place; only a tree adds NICs that nobody else lists, and virtual
-                // functions without an interface are no ports
+                // virtual functions without an interface are no ports
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
                     None if self.is_full(&origin) => break,
-                    None if tree.has_tree && (name.is_some() || !pci.is_virtual_function()) => {
+                    None if (tree.has_tree || !named) && (name.is_some() || !pci.is_virtual_function()) => {
                         let name = name.map_or_else(|| self.free_nic_name(&mut free), str::to_owned);
                         self.add(&name, &origin)
                     }

@@ -62,6 +62,15 @@ const OUTPUTS: &[(&str, &str)] = &[
         "ibv_devinfo",
         "hca_id:\tmlx5_2\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tlink_layer:\tInfiniBand\n",
     ),
+    ("ethtool -S", "NIC statistics:\n     rx_discards_phy: 0\n"),
+    ("perfquery", "SymbolErrorCounter:..............0\n"),
+    ("rdma statistic", "link mlx5_0/1 out_of_sequence 0\n"),
+    ("rdma link", "link mlx5_0/1 state ACTIVE physical_state LINK_UP\n"),
+    ("ucx_info", "#      Transport: rc_mlx5\n"),
+    ("fi_info", "provider: efa\n"),
+    ("mlxlink", "Physical state                     : LinkUp\n"),
+    ("dcgmi diag", "| PCIe                      | Pass - All                                     |\n"),
+    ("nvidia-imex-ctl", "Node #0   * 10.0.0.1 *      - READY                - Version: 570.00\n"),
     (
         "show_gids",
         "DEV     PORT    INDEX   GID                                     IPv4            VER     DEV\nmlx5_0  1       3       0000:0000:0000:0000:0000:ffff:c0a8:0a01 192.168.10.1    v2      ens1\n",
@@ -91,10 +100,7 @@ const WITHOUT_OUTPUT: &[&str] = &[
     "ldd",
     "env",
     "gdsio",
-    "mlxlink",
     "nvidia-smi nvlink -gt",
-    // a verdict of another tool
-    "dcgmi diag",
     "systemd-detect-virt",
     "rocm-smi --showtopoaccess",
     "NCCL_",
@@ -104,8 +110,7 @@ const WITHOUT_OUTPUT: &[&str] = &[
     "ping",
     "ip ",
     "rping",
-    // the state of another service's nodes, for a person to read
-    "nvidia-imex-ctl",
+    "py-spy",
 ];
 
 /// The commands in back quotes of all texts that `confirm` is given, in a source file of the rules.

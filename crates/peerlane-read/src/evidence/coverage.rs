@@ -1,5 +1,7 @@
 //! How much of a text was understood, and which of its lines look like data of a known format and were not used.
 
+use std::collections::HashSet;
+
 use super::limits::MAX_WARNINGS;
 use super::words::{gpu_number, words};
 use super::{Found, Text};
@@ -17,6 +19,7 @@ pub(super) fn of(text: &Text, found: &Found) -> Coverage {
     let stated = found.evidence.iter().filter_map(|e| e.origin.lines);
     let warned = found.warnings.iter().take(MAX_WARNINGS).filter_map(|w| w.origin.as_ref()?.lines);
     let understood = merged(stated.collect());
+    let unused: HashSet<u32> = found.unused.iter().copied().collect();
     let known = merged(warned.chain(understood.iter().copied()).collect());
     let mut coverage = Coverage { source: text.source().to_string(), ..Coverage::default() };
     let within = |at: &mut usize, spans: &[(u32, u32)], line: u32| {
@@ -28,7 +31,7 @@ pub(super) fn of(text: &Text, found: &Found) -> Coverage {
     let (mut at, mut known_at) = (0, 0);
     for (i, line) in text.iter().filter(|(_, line)| !line.trim().is_empty()) {
         let number = i as u32 + 1;
-        let understood = within(&mut at, &understood, number);
+        let understood = within(&mut at, &understood, number) && !unused.contains(&number);
         let known = within(&mut known_at, &known, number);
         if understood {
             coverage.understood += 1;

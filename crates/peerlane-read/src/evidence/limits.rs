@@ -60,6 +60,7 @@ pub(super) fn cut(fact: &mut Fact) -> Option<String> {
             message
         }
         Fact::Rates(table) => cut_to(&mut table.rows, MAX_ROWS, "rows of a table"),
+        Fact::Health(report) => cut_to(&mut report.troubles, MAX_DEVICES, "reports of trouble"),
         _ => None,
     }
 }
@@ -92,6 +93,7 @@ pub(super) fn bytes(fact: &Fact) -> usize {
             rings + warnings + (log.ranks.len() + log.transports.len()) * 3 * NAME
         }
         Fact::Message(message) => message.quote.len() + message.parts.len() * 2 * NAME,
+        Fact::Health(report) => report.troubles.iter().map(|one| 3 * NAME + one.what.len() + one.value.len()).sum(),
         Fact::OpenLine(line) => NAME + line.quote.len(),
         Fact::Sensors(readings) => readings.len() * 4 * NAME,
         Fact::Modules(modules) => modules.loaded.len() * 2 * NAME,

@@ -12,6 +12,7 @@ mod closed_loop;
 mod coverage;
 mod grid;
 mod headings;
+mod health;
 mod host_headings;
 mod json;
 mod limits;
@@ -33,20 +34,31 @@ mod amd_links;
 mod amd_smi;
 mod bandwidth_test;
 mod config_space;
+mod counters;
 mod cpuinfo;
+mod dcgmi_diag;
 mod dcgmi_nvlink;
 mod device_query;
+mod ethtool;
 mod fabric_manager;
 mod files_json;
+mod gdrcopy;
 mod gpu_list;
+mod gpu_rows;
 mod ibdev2netdev;
+mod iblinkinfo;
+mod imex;
+mod ip_link;
+mod job_state;
 mod kernel;
 mod labelled_matrix;
 mod lscpu;
+mod lshw;
 mod lspci;
 mod lspci_lines;
 mod lstopo_text;
 mod lstopo_xml;
+mod mlxlink;
 mod modules;
 mod mst_status;
 mod nccl_graph;
@@ -56,6 +68,7 @@ mod nccl_tests;
 mod nccl_tests_json;
 mod nccl_topology;
 mod nccl_xml;
+mod node_state;
 mod numactl;
 mod nvbandwidth;
 mod nvbandwidth_json;
@@ -81,14 +94,17 @@ mod rdma_topo;
 mod rig_report;
 mod rocm_bandwidth_test;
 mod rocm_smi;
+mod rocminfo;
 mod rvs;
 mod sensors;
 mod show_gids;
 mod simple_p2p;
+mod slots;
 mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;
 mod transferbench;
+mod transports;
 mod xml;
 
 pub(crate) use streams::LINE_PREFIX;
@@ -147,6 +163,8 @@ pub struct Found {
     pub sections: Vec<Heading>,
     /// How much of each text was understood.
     pub coverage: Vec<Coverage>,
+    /// Lines within statements that no reader used, from 1.
+    pub unused: Vec<u32>,
     /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
     pub left_out: usize,
     /// The work of reading, in steps: a line that a reader looks at, with up to 64 bytes of it.
@@ -199,6 +217,7 @@ impl Found {
     pub fn append(&mut self, mut other: Found) {
         self.unread.extend(other.unread);
         self.left_out += other.left_out;
+        self.unused.append(&mut other.unused);
         self.steps += other.steps;
         for one in other.evidence.drain(..) {
             self.keep(one);

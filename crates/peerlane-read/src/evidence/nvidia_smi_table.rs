@@ -3,25 +3,34 @@
 //! A GPU takes two lines, and a third with its MIG mode since driver 450. Names may be cut, with or without `...`;
 //! they are kept as printed.
 
+use super::health::Health;
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::{Area, Grade};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = super::tool::NVIDIA_SMI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut table = Table::default();
+    let (mut table, mut ecc) = (Table::default(), Health::default());
     text.walk(|i| {
         let line = text.line(i);
         if line.contains("NVIDIA-SMI") {
             table.finish(text, found);
             table.driver = driver(line);
         }
-        Some(table.take(text, i, cells(line).and_then(first_line)?, found))
+        let cells = cells(line)?;
+        let gpu = first_line(cells)?;
+        let (part, errors) = (gpu.index.map(|n| format!("GPU{n}")), cells[2].split_whitespace().next_back()?);
+        if errors.parse::<u64>().is_ok_and(|errors| errors > 0) {
+            ecc.trouble(Area::Gpu, Grade::Fault, part.as_deref(), "uncorrected ECC errors:", errors, i);
+        }
+        Some(table.take(text, i, gpu, found))
     });
     table.finish(text, found);
+    ecc.push(text, TOOL, found);
 }
 
 /// `| NVIDIA-SMI 384.69       Driver Version: 384.69      |`.

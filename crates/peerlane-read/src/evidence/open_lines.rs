@@ -72,6 +72,11 @@ fn read_lines(text: &Text, found: &Found) -> Vec<bool> {
             lines.fill(true);
         }
     }
+    for line in &found.unused {
+        if let Some(line) = read.get_mut((*line as usize).saturating_sub(1)) {
+            *line = false;
+        }
+    }
     read
 }
 
@@ -143,9 +148,9 @@ mod tests {
             "test 3: FAIL",
             "Segmentation fault (core dumped)",
             "frobnicate.cu:12: CUDA error: an unusual state",
-            "rx_crc_errors: 12",
+            "rx_widget_errors: 12",
             "Recovery Errors: 505",
-            "symbol_error_counter = 3",
+            "widget_error_counter = 3",
             "level=error msg=\"lost the link\"",
             "E0720 16:15:36.123456 4753 agent.cc:12] handshake refused",
         ] {

@@ -1,21 +1,28 @@
-//! The ports of RDMA adapters: `ibstat`, `ibstatus` and `ibv_devinfo`.
+//! The ports of RDMA adapters: `ibstat`, `ibstatus`, `ibv_devinfo` and `rdma link`.
 
-use super::text::Span;
+use super::health::Health;
+use super::text::{Span, Used};
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, RdmaPort, Text};
+use peerlane_machine::fact::{Area, Grade};
 
 const IBSTAT: &str = "ibstat";
 const IBSTATUS: &str = "ibstatus";
 const IBV_DEVINFO: &str = "ibv_devinfo";
+const RDMA_LINK: &str = "rdma link";
 
 /// More ports than any machine has, virtual functions included.
 const MAX_PORTS: usize = 1024;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
+    let (mut links, mut lines) = (Vec::new(), Used::default());
     for (i, line) in text.iter() {
         let line = line.trim();
-        if let Some((tool, device)) = device(line) {
+        if let Some(port) = link(line).filter(|_| links.len() < MAX_PORTS) {
+            links.push(port);
+            lines.add(i);
+        } else if let Some((tool, device)) = device(line) {
             if output.tool != Some(tool) || output.lists(device) {
                 std::mem::take(&mut output).finish(text, found);
             }
@@ -25,6 +32,36 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     output.finish(text, found);
+    if let Some(numbers) = lines.numbers(text, found) {
+        found.push(text, RDMA_LINK, numbers, Fact::RdmaPorts(links));
+    }
+}
+
+/// Words before the name of a port: a host, a number, `link`.
+const MOST_BEFORE: usize = 3;
+
+/// A line of `rdma link`: `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth0`, with the lids of InfiniBand; older
+/// releases number it (`1/1: mlx5_0/1: state …`).
+fn link(line: &str) -> Option<RdmaPort> {
+    let (before, rest) = line.split_once(" state ")?;
+    let is_name =
+        |word: &&str| word.trim_end_matches(':').contains('/') && word.starts_with(|c: char| c.is_ascii_alphabetic());
+    let name = before.split_whitespace().take(MOST_BEFORE).find(is_name)?;
+    let (device, port) = name.trim_end_matches(':').split_once('/')?;
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let after =
+        |key: &str| fields.windows(2).find(|pair| pair.first() == Some(&key)).and_then(|pair| pair.get(1).copied());
+    let is_infiniband = after("subnet_prefix").is_some() || after("sm_lid").is_some();
+    Some(RdmaPort {
+        device: device.to_owned(),
+        port: Some(port.parse().ok()?),
+        state: Some(rest.split_whitespace().next()?.to_lowercase()),
+        physical: Some(after("physical_state")?.to_lowercase().replace('_', "")),
+        layer: Some(if is_infiniband { "infiniband" } else { "ethernet" }.to_owned()),
+        lid: after("lid").and_then(lid),
+        manager_lid: after("sm_lid").and_then(lid),
+        ..RdmaPort::default()
+    })
 }
 
 /// The line that names an adapter: `CA 'mlx5_0'`, `Infiniband device 'mlx5_0' port 1 status:`, `hca_id: mlx5_0`.
@@ -49,6 +86,9 @@ struct Output {
     device: String,
     kind: Option<String>,
     ports: Vec<RdmaPort>,
+    /// The largest packets of the port, in bytes.
+    max_mtu: Option<u32>,
+    health: Health,
     /// The lines describe a port.
     within: bool,
 }
@@ -94,6 +134,11 @@ impl Output {
                 self.port(key.strip_prefix("Port ").and_then(|n| n.parse().ok()));
                 true
             }
+            "max_mtu" => {
+                self.max_mtu = mtu(value);
+                true
+            }
+            "active_mtu" => self.mtu(value, i),
             _ => false,
         };
         let port = self.ports.last_mut().filter(|_| self.within);
@@ -103,11 +148,33 @@ impl Output {
         }
     }
 
-    fn finish(self, text: &Text, found: &mut Found) {
+    /// Compares the size of packets with the largest that the port can have. An Ethernet port has small ones where its interface
+    /// has the usual 1500 bytes.
+    fn mtu(&mut self, value: &str, i: usize) -> bool {
+        let port = self.ports.last().filter(|port| port.state.as_deref() == Some("active"));
+        let (Some(port), Some((now, most))) = (port, mtu(value).zip(self.max_mtu)) else { return false };
+        let bad = (now < most).then_some(if now <= SMALL_MTU { Grade::Limit } else { Grade::Note });
+        let part = port.device.clone();
+        self.health.judge(Area::Congestion, bad, Some(&part), "active_mtu", &format!("{now} of {most} bytes"), i);
+        true
+    }
+
+    fn finish(mut self, text: &Text, found: &mut Found) {
+        if let Some(tool) = self.tool {
+            self.health.push(text, tool, found);
+        }
         let (Some(tool), Some(lines)) = (self.tool, self.lines.numbers(text)) else { return };
         let known: Vec<RdmaPort> = self.ports.into_iter().filter(|p| p.state.is_some()).collect();
         found.push(text, tool, lines, Fact::RdmaPorts(known));
     }
+}
+
+/// Packets of this size and less cost rate.
+const SMALL_MTU: u32 = 1024;
+
+/// `4096 (5)`.
+fn mtu(value: &str) -> Option<u32> {
+    value.split_whitespace().next()?.parse().ok()
 }
 
 /// Reads a field of a port; whether it is one that is kept.
@@ -178,6 +245,17 @@ mod tests {
         let [(IBV_DEVINFO, all)] = &ports(info)[..] else { panic!() };
         assert_eq!((all[0].device.as_str(), all[0].state.as_deref()), ("mlx5_2", Some("down")));
         assert_eq!((all[0].lid, all[0].manager_lid), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn rdma_link() {
+        let text = "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 3401 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n\
+                    2/1: mlx5_1/1: state DOWN physical_state DISABLED netdev ens1f1\nlink 7/1 is in state DOWN\n";
+        let [(RDMA_LINK, all)] = &ports(text)[..] else { panic!() };
+        let read: Vec<_> =
+            all.iter().map(|p| (p.device.as_str(), p.state.as_deref(), p.lid, p.layer.as_deref())).collect();
+        let (ib, ethernet) = (Some("infiniband"), Some("ethernet"));
+        assert_eq!(read, [("mlx5_0", Some("active"), Some(3401), ib), ("mlx5_1", Some("down"), None, ethernet)]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::budget::{self, Budget};
-use super::markup;
 use super::words::indent;
+use super::{Found, markup};
 use peerlane_machine::one_line::is_hidden;
 
 /// Lines of one source, numbered from 1, free of ANSI escapes, carriage returns and byte-order marks.
@@ -205,6 +205,35 @@ impl Span {
     /// Its line numbers, from 1, inclusive; `None` where no line was added.
     pub(super) fn numbers(self, text: &Text) -> Option<(u32, u32)> {
         self.0.map(|(first, last)| text.numbers(first, last))
+    }
+}
+
+/// The lines that a reader used of a text, by index, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Used(Vec<usize>);
+
+impl Used {
+    /// Adds a line.
+    pub(super) fn add(&mut self, i: usize) {
+        if self.0.last() != Some(&i) {
+            self.0.push(i);
+        }
+    }
+
+    /// Adds the lines of another.
+    pub(super) fn join(&mut self, other: &Used) {
+        self.0.extend(&other.0);
+    }
+
+    /// The numbers, from 1, of the first and the last line. Those between that were not used are noted as such.
+    pub(super) fn numbers(mut self, text: &Text, found: &mut Found) -> Option<(u32, u32)> {
+        self.0.sort_unstable();
+        let (first, last) = self.0.first().copied().zip(self.0.last().copied())?;
+        for pair in self.0.windows(2) {
+            let between = pair.first().copied().unwrap_or(0) + 1..pair.last().copied().unwrap_or(0);
+            found.unused.extend(between.map(|i| text.numbers(i, i).0));
+        }
+        Some(text.numbers(first, last))
     }
 }
 

@@ -127,6 +127,7 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Gids(_) => "GID tables",
         Fact::FabricManager(_) => "the fabric manager",
         Fact::Rates(_) => "a table of rates",
+        Fact::Health(_) => "states and counters of errors",
         Fact::Message(_) => "a message of a program",
         Fact::OpenLine(_) => "lines that are not known",
     }

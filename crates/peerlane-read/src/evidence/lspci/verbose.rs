@@ -5,15 +5,18 @@
 
 use std::collections::HashSet;
 
+use super::super::health::Health;
 use super::super::lspci_lines;
 use super::super::pci_listing::{self, Function};
-use super::super::text::Span;
+use super::super::text::{Span, Used};
 use super::super::words::pcie_width;
 use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, Text};
-use super::{CLASSES, named};
+use super::{CLASSES, health, named};
 use peerlane_machine::fabric::PciAddress;
 
 const TOOL: &str = "lspci -vvv";
+const VERBOSE: &str = "lspci -v";
+const DRIVERS: &str = "lspci -k";
 const LIST_TOOL: &str = crate::evidence::tool::LSPCI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
@@ -41,14 +44,19 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
             found.warn(text, TOOL, text.numbers(i, i), message);
         }
-        let device = PciDevice { line: i as u32 + 1, ..device };
-        let mut block = Block { function: Function { device, ..Function::default() }, ..Block::default() };
+        let line = i as u32 + 1;
+        let mut block = Block { device: PciDevice { line, ..device }, at: i, ..Block::default() };
         let end = text.block_end(i);
-        (i + 1..end).for_each(|i| block.field(text.line(i).trim()));
-        list.detailed |= end > i + 1;
-        list.addresses.extend(block.function.device.address);
         list.lines.add(i);
-        list.lines.add(end - 1);
+        for k in i + 1..end {
+            let detail = block.field(text.line(k).trim());
+            if detail.is_some() {
+                list.lines.add(k);
+            }
+            list.detail = list.detail.max(detail);
+        }
+        (i + 1..end).for_each(|k| health::line(&mut list.health, &block, text.line(k).trim(), k));
+        list.addresses.extend(block.device.address);
         list.blocks.push(block);
         Some(end)
     });
@@ -122,37 +130,79 @@ enum Section {
 
 /// One device with the buses behind it.
 #[derive(Default)]
-struct Block {
-    function: Function,
+pub(super) struct Block {
+    pub(super) device: PciDevice,
     section: Section,
+    pub(super) secondary: Option<u8>,
+    pub(super) root_port: bool,
+    pub(super) driver: Option<String>,
+    /// The index of its line.
+    pub(super) at: usize,
+    /// Modules are listed that could drive it.
+    pub(super) has_modules: bool,
+}
+
+/// How much a line of a block shows: the driver, resources and buses, or the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    Driver,
+    Resources,
+    Link,
 }
 
 impl Block {
-    fn field(&mut self, line: &str) {
-        let device = &mut self.function.device;
+    /// Reads a line; what it shows, if it is used.
+    fn field(&mut self, line: &str) -> Option<Detail> {
+        let device = &mut self.device;
         let (key, value) = line.split_once(':').unwrap_or((line, ""));
         match key {
-            "LnkCap" => device.capable = pcie_width(after(value, "Speed "), after(value, "Width ")),
-            "LnkSta" => device.running = pcie_width(after(value, "Speed "), after(value, "Width ")),
+            "LnkCap" => {
+                device.capable = pcie_width(after(value, "Speed "), after(value, "Width "));
+                return Some(Detail::Link);
+            }
+            "LnkSta" => {
+                device.running = pcie_width(after(value, "Speed "), after(value, "Width "));
+                return Some(Detail::Link);
+            }
+            "Kernel driver in use" => {
+                self.driver = Some(value.trim().to_owned());
+                return Some(Detail::Driver);
+            }
+            "Kernel modules" => {
+                self.has_modules = true;
+                return Some(Detail::Driver);
+            }
             "DevCtl" => self.section = Section::DeviceControl,
-            "DevSta" | "DevCap" | "Capabilities" => self.section = Section::Other,
-            "ACSCap" => device.acs.get_or_insert_default().capable = value.contains("ReqRedir+"),
+            "DevSta" | "DevCap" => self.section = Section::Other,
+            "Capabilities" => {
+                self.section = Section::Other;
+                let is_port = value.contains("Root Port");
+                self.root_port |= is_port;
+                return is_port.then_some(Detail::Resources);
+            }
+            "ACSCap" => {
+                device.acs.get_or_insert_default().capable = value.contains("ReqRedir+");
+                return Some(Detail::Link);
+            }
             "ACSCtl" => {
                 let acs: &mut Acs = device.acs.get_or_insert_default();
                 acs.request_redirect = value.contains("ReqRedir+");
                 acs.completion_redirect = value.contains("CmpltRedir+");
+                return Some(Detail::Link);
             }
-            "NUMA node" => device.numa = value.trim().parse().ok(),
+            "NUMA node" => {
+                device.numa = value.trim().parse().ok();
+                return Some(Detail::Resources);
+            }
             "Bus" => {
-                self.function.secondary = u8::from_str_radix(after(value, "secondary="), 16).ok();
+                self.secondary = u8::from_str_radix(after(value, "secondary="), 16).ok();
+                return Some(Detail::Resources);
             }
             _ => {}
         }
-        if key == "Capabilities" && value.contains("Root Port") {
-            self.function.root_port = true;
-        }
         if line.contains(", prefetchable)") {
             device.bar_bytes = device.bar_bytes.max(size(after(line, "[size=")));
+            return Some(Detail::Resources);
         }
         if self.section == Section::DeviceControl {
             let bytes = |word| after(line, word).parse().ok();
@@ -161,7 +211,9 @@ impl Block {
             if line.contains("RlxdOrd") {
                 device.relaxed_ordering = Some(line.contains("RlxdOrd+"));
             }
+            return Some(Detail::Link);
         }
+        None
     }
 }
 
@@ -191,16 +243,25 @@ fn size(text: &str) -> Option<u64> {
 struct List {
     blocks: Vec<Block>,
     addresses: HashSet<PciAddress>,
-    lines: Span,
-    detailed: bool,
+    lines: Used,
+    detail: Option<Detail>,
+    health: Health,
 }
 
 impl List {
-    fn push(self, text: &Text, found: &mut Found) {
-        let Some(lines) = self.lines.numbers(text) else { return };
-        let tool = if self.detailed { TOOL } else { LIST_TOOL };
-        let functions = self.blocks.into_iter().map(|b| b.function).collect();
-        found.push(text, tool, lines, Fact::Pci(pci_listing::tree(functions)));
+    fn push(mut self, text: &Text, found: &mut Found) {
+        health::of_list(&self.blocks, &mut self.health);
+        let tool = match self.detail {
+            None => LIST_TOOL,
+            Some(Detail::Driver) => DRIVERS,
+            Some(Detail::Resources) => VERBOSE,
+            Some(Detail::Link) => TOOL,
+        };
+        self.health.lend(&mut self.lines);
+        let Some(lines) = self.lines.numbers(text, found) else { return };
+        let function = |b: Block| Function { device: b.device, secondary: b.secondary, root_port: b.root_port };
+        found.push(text, tool, lines, Fact::Pci(pci_listing::tree(self.blocks.into_iter().map(function).collect())));
+        self.health.push(text, tool, found);
     }
 }
 
@@ -232,7 +293,7 @@ mod tests {
         let Fact::Pci(tree) = &found.evidence[0].fact else { panic!("{found:#?}") };
         let port = &tree.devices[0];
         assert_eq!((port.role, port.capable.to_string()), (PciRole::Bridge, "4.0 x1".to_owned()));
-        assert!(port.acs.is_some_and(|acs| acs.request_redirect) && found.evidence.len() == 1, "{found:#?}");
+        assert!(port.acs.is_some_and(|acs| acs.request_redirect) && found.evidence.len() == 2, "{found:#?}");
     }
 
     #[test]

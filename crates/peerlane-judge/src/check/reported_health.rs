@@ -1,0 +1,186 @@
+//! What tools report of the health of parts: states, counters of errors, and results of tests that are not as they should be.
+
+use std::collections::BTreeMap;
+
+use super::prelude::*;
+use peerlane_machine::fact::{Area, Grade, HealthReport, Trouble};
+
+pub(super) const RULE: Rule = Rule::new("reported-health", Many(run));
+
+/// Parts or values that are named; the others are counted.
+const SHOWN: usize = 6;
+
+/// The reports of health, with where they stand.
+fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a Origin)> {
+    view.facts(|fact| if let Fact::Health(report) = fact { Some(report) } else { None })
+}
+
+/// What reports of health are about, in the words of what was checked.
+pub(super) fn areas(view: &View) -> Vec<&'static str> {
+    distinct(reports(view).map(|(report, _)| of_area(report.area).checked))
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut groups: BTreeMap<(Area, Grade), Vec<(&Trouble, &Origin)>> = BTreeMap::new();
+    for (report, origin) in reports(view) {
+        for trouble in &report.troubles {
+            groups.entry((report.area, trouble.grade)).or_default().push((trouble, origin));
+        }
+    }
+    groups.into_iter().map(|((area, grade), of)| report(view, area, grade, &of)).collect()
+}
+
+/// What is said of an area.
+struct Words {
+    checked: &'static str,
+    summary: &'static str,
+    expected: &'static str,
+    fix: &'static str,
+    confirm: &'static str,
+}
+
+fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> Raised {
+    let words = of_area(area);
+    let (kind, severity, certainty) = match grade {
+        Grade::Note => (Measurement, Info, Certain),
+        Grade::Limit => (Design, Warning, Likely),
+        Grade::Suspect => (Fault, Warning, Possible),
+        Grade::Fault => (Fault, Error, Likely),
+    };
+    let state = |one: &Trouble| format!("{} {}", one.what, one.value).trim().to_owned();
+    let named = |one: &Trouble| one.part.as_ref().map_or_else(|| state(one), |part| format!("{part}: {}", state(one)));
+    let all: Vec<String> = distinct(of.iter().map(|(one, _)| named(one)));
+    let more = all.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;
+    RULE.raise(kind, severity, certainty)
+        .summary(format!("{}: {shown}", words.summary))
+        .expected(words.expected)
+        .measured(shown)
+        .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
+        .fix(words.fix)
+        .confirm(words.confirm)
+        .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())))
+}
+
+fn of_area(area: Area) -> Words {
+    match area {
+        Area::Pcie => Words {
+            checked: "PCIe errors",
+            summary: "PCIe links have logged errors, or run below what they can",
+            expected: "status bits and counters of errors that are clear, and links at full width",
+            fix: "Bits and counters stay set until they are cleared: clear them, put load on the link and read them again. If \
+                  they come back, reseat the card, replace its riser or cable, or try another slot; a link that fell back in width \
+                  or speed as well has a bad contact or riser.",
+            confirm: "`dmesg | grep -i aer`; `lspci -vvv -s DEVICE | grep -E 'LnkSta|UESta|CESta'` under load",
+        },
+        Area::Driver => Words {
+            checked: "drivers",
+            summary: "Devices do not have the driver that programs need",
+            expected: "the vendor's driver",
+            fix: "Load the vendor's driver, and keep others from taking the device (a file in /etc/modprobe.d). A device of vfio-pci \
+                  is meant for a virtual machine.",
+            confirm: "`lspci -k -s DEVICE`; `dmesg | grep -i nvidia`",
+        },
+        Area::NetworkLink => Words {
+            checked: "links of network ports",
+            summary: "Links of network ports are down, slower than they can be, or have counted errors",
+            expected: "a link that is up at full speed, without errors",
+            fix: "Clear the counters and read them again under load: those that stand still are history. If they rise, clean or \
+                  replace the cable and its transceivers, then try another port of the switch. A port that is not used may stay down.",
+            confirm: "`mlxlink -d DEVICE -c -e`; `ethtool -S INTERFACE`; `perfquery`",
+        },
+        Area::Congestion => Words {
+            checked: "losses of network ports",
+            summary: "Network ports have dropped packets, sent them again, or were asked to wait",
+            expected: "no losses",
+            fix: "Compare the counters before and after a job. If they rise, make MTU, PFC and ECN the same on both ends and on all \
+                  switches between them, and look for a receiver that its PCIe link or its host memory slows down.",
+            confirm: "`ethtool -S INTERFACE | grep -E 'discard|pause|out_of'` and `rdma statistic` before and after a job",
+        },
+        Area::Gpu => Words {
+            checked: "errors of GPUs",
+            summary: "GPUs failed a test, or have counted errors",
+            expected: "every test passes, and no errors that could not be corrected",
+            fix: "Read the kernel log for Xid errors of that GPU, reset it, and run a failing test alone while nothing else uses it. If \
+                  errors come back, have it serviced.",
+            confirm: "`dcgmi diag -r 3 -i GPU`; `nvidia-smi -q`; `dmesg | grep -i xid`",
+        },
+        Area::Domain => Words {
+            checked: "NVLink domain",
+            summary: "Hosts of the NVLink domain are not connected",
+            expected: "every host READY, and the domain UP",
+            fix: "Start nvidia-imex on the hosts that are named, with the same list of addresses on all, and let its port (50000) pass. \
+                  GPUs of different hosts share no memory until all are connected.",
+            confirm: "`nvidia-imex-ctl -N` on every host",
+        },
+        Area::Transport => Words {
+            checked: "transports",
+            summary: "A communication library lacks transports",
+            expected: "transports for RDMA and for GPU memory, where the machine has both",
+            fix: "Install the library with support for the network and the GPUs (UCX with CUDA or ROCm and gdrcopy; libfabric with its \
+                  provider for the network), and load their kernel modules.",
+            confirm: "`ucx_info -d`; `fi_info`",
+        },
+        Area::Node => Words {
+            checked: "scheduler's checks",
+            summary: "The scheduler's checks hold a node back",
+            expected: "no failed check",
+            fix: "Find the part that the check names, and read its own state. The node stays out of service until the check passes and \
+                  the node is resumed.",
+            confirm: "the check by hand on that node",
+        },
+        Area::Test => Words {
+            checked: "results of tests",
+            summary: "A test program reports failures",
+            expected: "no failures and no errors",
+            fix: "Read the program's own output above its result, and run the failing part alone. Drivers and libraries must fit each \
+                  other: reload kernel modules that were built for another driver.",
+            confirm: "the same test again",
+        },
+        Area::Job => Words {
+            checked: "state of collectives",
+            summary: "Collectives of the job do not complete on all ranks",
+            expected: "all ranks at the same operation",
+            fix: "Look at the ranks that are behind or missing first: a process that ended, a host that hangs, or a rank that called \
+                  another collective. The others only wait for them.",
+            confirm: "the stack of the ranks that are behind (`py-spy dump`); `dmesg` on their hosts",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, state, switched};
+    use super::*;
+    use crate::verdict::Verdict;
+
+    fn found(grade: Option<Grade>) -> Vec<crate::finding::Finding> {
+        let mut machine = switched(1);
+        let trouble = |grade| Trouble {
+            part: Some("mlx5_0/1".to_owned()),
+            what: "symbol_error".to_owned(),
+            value: "12".to_owned(),
+            grade,
+        };
+        let report =
+            HealthReport { area: Area::NetworkLink, sound: 3, troubles: grade.map(trouble).into_iter().collect() };
+        state(&mut machine, "perfquery", Fact::Health(report));
+        findings(&machine, run)
+    }
+
+    #[test]
+    fn grades_decide_the_verdict() {
+        for (grade, verdict) in [
+            (Grade::Note, None),
+            (Grade::Limit, Some(Verdict::Limited)),
+            (Grade::Suspect, Some(Verdict::Unexplained)),
+            (Grade::Fault, Some(Verdict::Fault)),
+        ] {
+            let all = found(Some(grade));
+            assert_eq!((all.len(), all[0].contributes()), (1, verdict), "{grade:?}");
+            assert!(all[0].summary.ends_with("mlx5_0/1: symbol_error 12"), "{}", all[0].summary);
+        }
+        assert_eq!(found(None), []);
+    }
+}

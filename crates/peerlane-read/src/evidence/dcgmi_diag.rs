@@ -1,0 +1,166 @@
+//! `dcgmi diag`: results of its tests, as the table and as JSON, of releases 1 to 4.
+
+use serde_json::Value;
+
+use super::health::Health;
+use super::json::documents;
+use super::{Found, Text};
+use peerlane_machine::fact::{Area, Grade};
+
+const TOOL: &str = "dcgmi diag";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    table(text, found);
+    for key in ["DCGM GPU Diagnostic", "DCGM Diagnostic"] {
+        documents::<Value>(text, key, "{", |lines, read| match read {
+            Ok(document) => {
+                let mut health = Health::default();
+                let first = lines.0 as usize - 1;
+                tests(&document[key], first, &mut health);
+                health.used(lines.1 as usize - 1);
+                health.push(text, TOOL, found);
+            }
+            Err(error) => found.warn(text, TOOL, lines, format!("the result of dcgmi diag cannot be read: {error}")),
+        });
+    }
+}
+
+/// Rows of the table, whose results are `Pass`, `Fail` and `Warn`, each; what was skipped says nothing with the GPUs that it is of.
+fn table(text: &Text, found: &mut Found) {
+    if !text.holds(&["| Pass", "| Fail", "| Warn"]) {
+        return;
+    }
+    let mut health = Health::default();
+    for (i, line) in text.iter() {
+        let Some([name, result]) = cells(line) else { continue };
+        let (word, gpus) = result.split_once(" - ").unwrap_or((result, ""));
+        let bad = match word.trim() {
+            "Pass" => None,
+            "Fail" => Some(Grade::Fault),
+            "Warn" => Some(Grade::Suspect),
+            _ => continue,
+        };
+        let part = part(gpus);
+        let why = (i + 1..text.len().min(i + MOST_DETAILS)).map_while(|k| detail(text.line(k)));
+        let why: Vec<&str> = why.filter(|why| !why.is_empty()).collect();
+        let value = if why.is_empty() { result.to_owned() } else { format!("{word}: {}", why.join(" ")) };
+        health.judge(Area::Gpu, bad, part.as_deref(), name, &value, i);
+        if bad.is_some() {
+            (1..=why.len()).for_each(|k| health.used(i + k));
+        }
+    }
+    health.push(text, TOOL, found);
+}
+
+/// The most lines of one test's warning.
+const MOST_DETAILS: usize = 12;
+
+/// The two cells of a row.
+fn cells(line: &str) -> Option<[&str; 2]> {
+    let line = line.trim_start_matches(['>', ' ']).trim_end();
+    let mut cells = line.strip_prefix('|')?.trim_end_matches('|').split('|').map(str::trim);
+    let two = [cells.next()?, cells.next()?];
+    (cells.next().is_none() && !two[0].is_empty()).then_some(two)
+}
+
+/// A line of a test's warning: `| Warning  | GPU 3 … |`, and those below it, whose first cell is empty.
+fn detail(line: &str) -> Option<&str> {
+    let inner = line.trim_start_matches(['>', ' ']).trim_end().strip_prefix('|')?.trim_end_matches('|');
+    let (name, what) = inner.split_once('|')?;
+    matches!(name.trim(), "" | "Warning" | "Error" | "Info").then_some(what.trim())
+}
+
+/// `GPU: 3`, `GPUs: 3, 4`, `All`.
+fn part(gpus: &str) -> Option<String> {
+    let numbers = gpus.trim().trim_start_matches("GPUs").trim_start_matches("GPU").trim_start_matches([':', ' ']);
+    let all: Vec<String> =
+        numbers.split(',').filter_map(|n| n.trim().parse::<u32>().ok()).map(|n| format!("GPU{n}")).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// The tests of a JSON document; `line` is its first.
+fn tests(document: &Value, line: usize, health: &mut Health) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for test in list(&document["test_categories"]).iter().flat_map(|category| list(&category["tests"])) {
+        let name = test["name"].as_str().unwrap_or("test");
+        for result in list(&test["results"]) {
+            let word = result["status"].as_str().unwrap_or_default().to_ascii_lowercase();
+            let bad = match word.as_str() {
+                "pass" => None,
+                "fail" => Some(Grade::Fault),
+                "warn" => Some(Grade::Suspect),
+                _ => continue,
+            };
+            let part = gpu(&result);
+            let value = format!("{word}{}", warnings(&result["warnings"]));
+            health.judge(Area::Gpu, bad, part.as_deref(), name, &value, line);
+        }
+    }
+}
+
+/// The GPU that a result is of: `gpu_ids` is one number, or several with commas.
+fn gpu(result: &Value) -> Option<String> {
+    let number = |key: &str| match &result[key] {
+        Value::String(ids) => part(ids),
+        Value::Number(id) => Some(format!("GPU{id}")),
+        _ => None,
+    };
+    let of_gpu = result["entity_group"].as_str().is_none_or(|group| group == "GPU");
+    number("gpu_ids").or_else(|| number("gpu_id")).or_else(|| number("entity_id").filter(|_| of_gpu))
+}
+
+/// Warnings are texts, or objects with a text.
+fn warnings(value: &Value) -> String {
+    let text = |value: &Value| value.as_str().or_else(|| value["warning"].as_str()).map(str::to_owned);
+    let all: Vec<String> = match value {
+        Value::Array(all) => all.iter().filter_map(text).collect(),
+        one => text(one).into_iter().collect(),
+    };
+    if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::scanned;
+    use super::*;
+    use peerlane_machine::fact::{Fact, HealthReport};
+
+    fn report(text: &str) -> HealthReport {
+        let found = scanned(scan, text);
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::Health(report) = &one.fact else { panic!("{one:?}") };
+        report.clone()
+    }
+
+    #[test]
+    fn tables_of_all_releases() {
+        let report = report(
+            "Successfully ran diagnostic for group.\n+---------------------------+------------------+\n| Diagnostic                | Result           |\n\
+             +===========================+==================+\n|-----  Deployment  --------+------------------|\n| Denylist                  | Pass             |\n\
+             | NVML Library              | Pass             |\n+-----  Integration  -------+------------------+\n| PCIe                      | Fail - GPU: 3    |\n\
+             | Warning                   | GPU 3: bandwidth |\n|                           | of 2.1 is low    |\n| Memory | Skip - All |\n",
+        );
+        assert_eq!((report.sound, report.troubles.len()), (2, 1), "{report:#?}");
+        let fail = &report.troubles[0];
+        assert_eq!((fail.part.as_deref(), fail.what.as_str(), fail.grade), (Some("GPU3"), "PCIe", Grade::Fault));
+        assert_eq!(fail.value, "Fail: GPU 3: bandwidth of 2.1 is low");
+    }
+
+    #[test]
+    fn json_of_all_releases() {
+        let report = report(
+            "{\n  \"DCGM GPU Diagnostic\": {\n \"test_categories\": [{\"category\": \"Integration\", \"tests\": [{\"name\": \"PCIe\", \"results\": [\
+             {\"gpu_ids\": \"0\", \"status\": \"PASS\"}, {\"gpu_ids\": \"1\", \"status\": \"Fail\", \"warnings\": \"slow\"},\
+             {\"entity_group\": \"GPU\", \"entity_id\": 2, \"status\": \"Fail\", \"warnings\": [{\"warning\": \"replays\"}]}]}]}]\n}\n}\n",
+        );
+        let bad: Vec<_> = report.troubles.iter().map(|t| (t.part.as_deref(), t.value.as_str())).collect();
+        assert_eq!((report.sound, bad), (1, vec![(Some("GPU1"), "fail: slow"), (Some("GPU2"), "fail: replays")]));
+    }
+
+    #[test]
+    fn other_tables() {
+        for text in ["| Test | Passed |\n", "| a | b | Pass |\n", "Pass\n"] {
+            assert_eq!(scanned(scan, text), Found::default(), "{text}");
+        }
+    }
+}

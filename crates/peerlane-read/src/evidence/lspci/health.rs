@@ -1,0 +1,135 @@
+//! What the blocks of `lspci` state of health: status bits of Advanced Error Reporting, drivers, links of ports that are shown alone.
+
+use super::super::health::Health;
+use super::verbose::Block;
+use peerlane_machine::fact::{Area, Grade, PciRole};
+
+/// Errors of a link that come from bad signals.
+const SIGNAL: [&str; 7] = ["RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "Surprise", "SDES"];
+
+/// Bits that probing a device at start sets on sound machines.
+const USUAL: [&str; 2] = ["UnsupReq", "AdvNonFatalErr"];
+
+/// Drivers of NVIDIA's GPUs with which CUDA does not see them.
+const WITHOUT_CUDA: [&str; 2] = ["nouveau", "nvidiafb"];
+
+/// Reads a line of a block, whose link and driver are known.
+pub(super) fn line(health: &mut Health, block: &Block, line: &str, at: usize) {
+    let Some((register @ ("UESta" | "CESta"), bits)) = line.split_once(':') else { return };
+    let set: Vec<&str> = bits.split_whitespace().filter_map(|bit| bit.strip_suffix('+')).collect();
+    let is_narrow = block.device.running.lanes.zip(block.device.capable.lanes).is_some_and(|(now, most)| now < most);
+    let part = block.device.address.map(|address| address.to_string());
+    let (usual, bad): (Vec<&str>, Vec<&str>) = set.into_iter().partition(|bit| USUAL.contains(bit));
+    let bits = |bits: &[&str]| bits.iter().map(|bit| format!("{bit}+")).collect::<Vec<_>>().join(" ");
+    if bad.is_empty() {
+        health.sound(Area::Pcie, at);
+        if !usual.is_empty() {
+            health.trouble(Area::Pcie, Grade::Note, part.as_deref(), register, &bits(&usual), at);
+        }
+        return;
+    }
+    // errors of signals on a link that lost lanes have one cause
+    let is_signal = bad.iter().any(|bit| SIGNAL.contains(bit));
+    let grade = if register == "UESta" || is_signal && is_narrow { Grade::Fault } else { Grade::Suspect };
+    health.trouble(Area::Pcie, grade, part.as_deref(), register, &bits(&bad), at);
+}
+
+/// What a whole listing shows: GPUs without the driver that programs need, and ports whose partner is not listed.
+pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
+    let shows_drivers = blocks.iter().any(|block| block.driver.is_some());
+    for block in blocks {
+        let device = &block.device;
+        let part = device.address.map(|address| address.to_string());
+        let mut report =
+            |area, grade, what, value: &str| health.trouble(area, grade, part.as_deref(), what, value, block.at);
+        match block.driver.as_deref() {
+            Some(driver) if device.is_gpu() && device.vendor == Some(0x10de) && WITHOUT_CUDA.contains(&driver) => {
+                report(Area::Driver, Grade::Limit, "Kernel driver in use:", driver);
+            }
+            Some(driver @ "vfio-pci") if device.is_gpu() || device.is_nic() => {
+                report(Area::Driver, Grade::Note, "Kernel driver in use:", driver);
+            }
+            None if block.has_modules && shows_drivers && (device.is_gpu() || device.is_nic()) => {
+                report(Area::Driver, Grade::Suspect, "Kernel driver in use:", "none");
+            }
+            _ => {}
+        }
+        let is_below = |other: &Block| {
+            let bus = other.device.address.map(|at| (at.domain, at.bus));
+            bus.is_some() && bus == block.secondary.zip(device.address).map(|(bus, at)| (at.domain, bus))
+        };
+        if device.role == PciRole::Bridge
+            && let Some((now, most)) = device.running.lanes.zip(device.capable.lanes)
+            && !blocks.iter().any(is_below)
+        {
+            match now < most {
+                true => report(
+                    Area::Pcie,
+                    Grade::Limit,
+                    "the port's link:",
+                    &format!("x{now} of x{most}; the card below is not shown"),
+                ),
+                false => health.sound(Area::Pcie, block.at),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::scanned;
+    use super::super::scan;
+    use peerlane_machine::fact::{Fact, Grade, HealthReport};
+
+    fn reports(text: &str) -> Vec<HealthReport> {
+        let of = |fact| if let Fact::Health(report) = fact { Some(report) } else { None };
+        scanned(scan, text).evidence.into_iter().filter_map(|e| of(e.fact)).collect()
+    }
+
+    fn gpu(width: &str, bits: &str) -> String {
+        format!(
+            "41:00.0 3D controller: NVIDIA Corporation GA100 (rev a1)\n\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\
+             \t\tLnkSta:\tSpeed 16GT/s, Width {width}\n\t\tCESta:\t{bits} Rollover- Timeout-\n"
+        )
+    }
+
+    #[test]
+    fn status_bits() {
+        for (width, bits, sound, grades) in [
+            ("x16", "RxErr- BadTLP- AdvNonFatalErr-", 1, &[][..]),
+            ("x16", "RxErr- BadTLP- AdvNonFatalErr+", 1, &[Grade::Note]),
+            ("x16", "RxErr- BadTLP+ AdvNonFatalErr+", 0, &[Grade::Suspect]),
+            ("x8", "RxErr+ BadTLP+", 0, &[Grade::Fault]),
+        ] {
+            let all = reports(&gpu(width, bits));
+            let read: Vec<Grade> = all[0].troubles.iter().map(|t| t.grade).collect();
+            assert_eq!((all[0].sound, read.as_slice()), (sound, grades), "{width} {bits}");
+            assert!(all[0].troubles.iter().all(|t| t.part.as_deref() == Some("0000:41:00.0")));
+        }
+    }
+
+    #[test]
+    fn drivers() {
+        let with = |driver: &str| {
+            let modules = "\tKernel modules: nvidiafb, nouveau, nvidia\n";
+            let other =
+                "32:00.0 Infiniband controller: Mellanox Technologies MT2910\n\tKernel driver in use: mlx5_core\n";
+            reports(&format!("17:00.0 3D controller: NVIDIA Corporation GH100\n{driver}{modules}{other}"))
+        };
+        assert_eq!(with("\tKernel driver in use: nvidia\n"), []);
+        assert_eq!(with("\tKernel driver in use: nouveau\n")[0].troubles[0].grade, Grade::Limit);
+        assert_eq!(with("")[0].troubles[0].grade, Grade::Suspect);
+    }
+
+    #[test]
+    fn a_port_alone() {
+        let port = |width: &str| {
+            reports(&format!(
+                "00:01.1 PCI bridge: Intel Corporation Device 1234\n\tBus: primary=00, secondary=01, subordinate=01\n\
+                 \t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta:\tSpeed 16GT/s, Width {width}\n"
+            ))
+        };
+        assert_eq!(port("x4")[0].troubles[0].grade, Grade::Limit);
+        assert_eq!((port("x16")[0].sound, port("x0 (downgraded)").len()), (1, 0));
+    }
+}

@@ -1,0 +1,86 @@
+//! What schedulers hold against a node: NHC's failed checks, reasons of Slurm, conditions of Kubernetes.
+
+use super::health::Health;
+use super::{Found, Text};
+use peerlane_machine::fact::{Area, Grade};
+
+const TOOL: &str = "scheduler";
+
+/// Words of parts that matter here, in lower case.
+const PARTS: [&str; 10] = ["gpu", "nvlink", "nvswitch", "xid", "ecc", "nvidia", "nvml", "dcgm", "infiniband", "ib_"];
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    if !text.holds(&["ealth check failed:", "Reason=", "LastHeartbeatTime"]) {
+        return;
+    }
+    let mut health = Health::default();
+    let mut within = false;
+    for (i, line) in text.iter() {
+        let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
+        if let Some((_, check)) = line.split_once("ealth check failed:") {
+            health.trouble(Area::Node, Grade::Fault, None, "health check failed:", check, i);
+        } else if let Some(reason) = reason(line) {
+            let part = line.split_once("NodeName=").and_then(|(_, rest)| rest.split_whitespace().next());
+            health.trouble(Area::Node, Grade::Fault, part, "reason:", reason, i);
+        } else if line.contains("LastHeartbeatTime") {
+            within = true;
+        } else if let Some((name, is_sound)) = condition(line).filter(|_| within) {
+            health.judge(
+                Area::Node,
+                (!is_sound).then_some(Grade::Fault),
+                None,
+                name,
+                line.get(name.len()..).unwrap_or_default(),
+                i,
+            );
+        }
+    }
+    health.push(text, TOOL, found);
+}
+
+/// The reason for which Slurm drains a node, if it is about such a part.
+fn reason(line: &str) -> Option<&str> {
+    let (_, reason) = line.split_once("Reason=")?;
+    let lower = reason.to_lowercase();
+    (lower.contains("nhc") || PARTS.iter().any(|part| lower.contains(part))).then_some(reason)
+}
+
+/// A condition of a node with its state, and whether that is as it should be: `GPUHealthy  False  …`, `GPUXidError  True  …`.
+fn condition(line: &str) -> Option<(&str, bool)> {
+    let mut words = line.split_whitespace();
+    let (name, state) = (words.next()?, words.next()?);
+    let lower = name.to_lowercase();
+    PARTS.iter().any(|part| lower.contains(part)).then_some(())?;
+    let names_health = (lower.contains("healthy") && !lower.contains("unhealthy")) || lower.ends_with("ready");
+    match state {
+        "True" => Some((name, names_health)),
+        "False" => Some((name, !names_health)),
+        "Unknown" => Some((name, false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::scanned;
+    use super::*;
+    use peerlane_machine::fact::Fact;
+
+    #[test]
+    fn what_schedulers_report() {
+        let found = scanned(
+            scan,
+            "ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port mlx5_3:1 is ACTIVE\nNodeName=gpu7 State=IDLE+DRAIN Reason=NHC: GPU 3 lost [root@2024-05-01]\n\
+             NodeName=cpu1 Reason=kernel update\n  Type  Status  LastHeartbeatTime\n  GPUHealthy  False  Wed\n  NvlinkError  False  Wed\n  MemoryPressure  False\n",
+        );
+        let Fact::Health(report) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        let bad: Vec<_> = report.troubles.iter().map(|t| t.what.as_str()).collect();
+        assert_eq!((report.sound, bad), (1, vec!["health check failed:", "reason:", "GPUHealthy"]));
+        assert_eq!(report.troubles[1].part.as_deref(), Some("gpu7"));
+    }
+
+    #[test]
+    fn other_lines() {
+        assert_eq!(scanned(scan, "Reason=maintenance\nGPUHealthy False\n"), Found::default());
+    }
+}
