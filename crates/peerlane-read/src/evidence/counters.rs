@@ -286,13 +286,16 @@ mod tests {
         scanned(scan, text).evidence.into_iter().map(of).collect()
     }
 
-    fn first(text: &str) -> (&'static str, u32, Vec<(Option<String>, String, Grade)>) {
+    /// A trouble: its part, its name with the value, its grade.
+    type Row = (Option<String>, String, Grade);
+
+    fn first(text: &str) -> (&'static str, u32, Vec<Row>) {
         let (tool, report) = reports(text).remove(0);
         let troubles = report.troubles.into_iter().map(|t| (t.part, format!("{} {}", t.what, t.value), t.grade));
         (tool, report.sound, troubles.collect())
     }
 
-    fn one(part: &str, what: &str, grade: Grade) -> Vec<(Option<String>, String, Grade)> {
+    fn one(part: &str, what: &str, grade: Grade) -> Vec<Row> {
         vec![(Some(part.to_owned()), what.to_owned(), grade)]
     }
 

@@ -21,10 +21,10 @@ fn links(text: &Text, found: &mut Found) {
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
         if let Some(name) = ["CA: ", "Switch: ", "Router: "].iter().find_map(|kind| line.strip_prefix(kind)) {
-            node = Some(name.trim_end_matches(':').trim_start_matches(|c: char| c == '0').to_owned());
-            node = node.map(|name| {
-                name.split_once(' ').filter(|(id, _)| id.starts_with('x')).map_or(name.clone(), |(_, n)| n.to_owned())
-            });
+            let name = name.trim_end_matches(':');
+            // a switch has its number before its name
+            let named = name.split_once(' ').filter(|(number, _)| number.starts_with("0x"));
+            node = Some(named.map_or(name, |(_, name)| name).to_owned());
             continue;
         }
         let Some((port, rest)) = line.split_once("==(") else { continue };

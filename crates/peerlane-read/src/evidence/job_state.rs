@@ -10,12 +10,18 @@ use peerlane_machine::fact::{Area, Grade};
 const RAS: &str = "NCCL RAS";
 const RECORDER: &str = "PyTorch flight recorder";
 
+/// With what a dump may begin: writers sort their keys or do not.
+const FIRST_KEYS: [&str; 6] = ["version", "entries", "pg_config", "pg_status", "comm_lib_version", "rank"];
+
 /// Collectives that are named.
 const SHOWN: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     ras(text, found);
-    for key in ["version", "entries", "pg_config", "pg_status", "comm_lib_version", "nccl_version", "rank"] {
+    if !text.holds(&["profiling_name"]) {
+        return;
+    }
+    for key in FIRST_KEYS {
         documents::<Value>(text, key, "", |lines, read| {
             let Ok(document) = read else { return };
             let mut health = Health::default();

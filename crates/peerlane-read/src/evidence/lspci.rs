@@ -4,7 +4,7 @@
 //! the few names that matter here back into vendor ids and class codes; `tree` and `verbose` read the
 //! two layouts.
 
-mod health;
+pub(super) mod health;
 mod tree;
 mod verbose;
 

@@ -3,6 +3,8 @@
 //! They are of no device unless a line above names one: the command that is quoted (`lspci -vvv -s 41:00.0 | grep LnkSta`), or a heading
 //! that a person's loop or script wrote (`### 0000:c1:00.0`, `# lspci -s 0000:05:00.0 (upstream bridge of …)`).
 
+use super::health::Health;
+use super::lspci::health;
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, PciDevice, PciRole, PciTree, PcieLines, Text};
@@ -14,7 +16,7 @@ const TOOL: &str = "lspci -vvv";
 const MOST: usize = 16_384;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["LnkSta:", "LnkCap:", "MaxPayload "]) {
+    if !text.holds(&["LnkSta:", "LnkCap:", "MaxPayload ", "ESta:"]) {
         return;
     }
     let mut lines = Lines::default();
@@ -107,6 +109,7 @@ struct Lines {
     capable: Option<PcieWidth>,
     all: PcieLines,
     device: PciDevice,
+    health: Health,
 }
 
 impl Lines {
@@ -118,6 +121,12 @@ impl Lines {
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
             self.state(rest).is_some()
         } else {
+            let part = self.of.map(|(address, _)| address.to_string());
+            let is_narrow =
+                self.device.running.lanes.zip(self.device.capable.lanes).is_some_and(|(now, most)| now < most);
+            if health::status(&mut self.health, part.as_deref(), is_narrow, line, i) {
+                return;
+            }
             self.payload(line).is_some()
         };
         if taken {
@@ -160,7 +169,8 @@ impl Lines {
     }
 
     fn push(&mut self, text: &Text, found: &mut Found) {
-        let lines = std::mem::take(self);
+        let mut lines = std::mem::take(self);
+        lines.health.push(text, TOOL, found);
         let Some(numbers) = lines.lines.numbers(text) else { return };
         match lines.of {
             Some((address, role)) => {
@@ -210,6 +220,16 @@ mod tests {
              \t\tLnkCap:\tPort #8, Speed 8GT/s, Width x8\n\t\tLnkSta:\tSpeed 8GT/s, Width x8\n",
         );
         assert_eq!((all.links, all.narrower, all.slower), (2, 1, 0));
+    }
+
+    #[test]
+    fn status_bits_without_devices() {
+        let found = scanned(
+            scan,
+            "\t\tCESta:\tRxErr- BadTLP+ BadDLLP-\n\t\tCESta:\tRxErr- BadTLP- BadDLLP-\nCESta: a register\n",
+        );
+        let Fact::Health(report) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        assert_eq!((report.sound, report.troubles[0].value.as_str()), (1, "BadTLP+"));
     }
 
     #[test]

@@ -36,6 +36,9 @@ const HALLMARKS: &[&str] = &[
     "<system version",
 ];
 
+/// What stands in lines of tools and in no prose, so that a single line with a host before it is believed.
+const SURE: [&str; 4] = ["physical_state ", "LnkSta:", "Link detected:", " state ACTIVE "];
+
 /// A text of lines that had one label.
 pub(super) struct Stream {
     /// The lines without their prefixes.
@@ -92,7 +95,8 @@ pub(super) fn streams(text: &Text, hosts: &HostHeadings) -> Option<Vec<Stream>> 
     for (label, of_it) in &mut lines {
         keep_believable(text, label, of_it);
     }
-    lines.retain(|_, of_it| of_it.len() >= MIN_LINES);
+    let is_sure = |(i, _): &(usize, usize)| SURE.iter().any(|mark| text.line(*i).contains(mark));
+    lines.retain(|_, of_it| of_it.len() >= MIN_LINES || !of_it.is_empty() && of_it.iter().all(is_sure));
     if lines.is_empty() {
         return None;
     }
@@ -139,7 +143,8 @@ fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) 
     let hallmark = |line: &str| HALLMARKS.iter().any(|h| line.contains(h));
     match label {
         Label::Word(_) => {
-            if !lines.iter().any(|l| hallmark(rest(l))) {
+            let sure = |line: &str| SURE.iter().any(|mark| line.contains(mark));
+            if !lines.iter().any(|l| hallmark(rest(l)) || sure(rest(l))) {
                 lines.clear();
             }
         }
