@@ -31,6 +31,7 @@ pub fn execute(
         began: network.now().seconds(),
         network,
         plan,
+        answered: [false, true].map(|again| steps_of(&earlier, again)),
         cells: earlier,
         lost: 0,
         total: rounds.len(),
@@ -52,6 +53,8 @@ struct Execution<'a> {
     network: &'a mut dyn Network,
     plan: &'a NodePlan,
     cells: Vec<Cell>,
+    /// The steps of `cells`, those that were measured once and those again: kept, because every round asks.
+    answered: [HashSet<Step>; 2],
     /// Losses that were reported.
     lost: usize,
     total: usize,
@@ -98,7 +101,7 @@ impl Execution<'_> {
 
     /// Runs what is not answered yet; false where there is no time for it, or the caller wants no more.
     fn round(&mut self, index: usize, mut steps: Vec<Step>, again: bool) -> bool {
-        let answered: HashSet<&Step> = self.cells.iter().filter(|c| c.again == again).map(|c| &c.step).collect();
+        let answered = &self.answered[usize::from(again)];
         steps.retain(|step| !answered.contains(step));
         let lost: HashMap<usize, &str> = self.network.lost().iter().map(|l| (l.node, l.why.as_str())).collect();
         let mut cells = Vec::new();
@@ -130,6 +133,7 @@ impl Execution<'_> {
         if cells.is_empty() {
             return true;
         }
+        self.answered[usize::from(again)].extend(steps_of(&cells, again));
         self.cells.extend(cells.iter().cloned());
         let lost = self.network.lost();
         if lost.len() != self.lost {
@@ -239,6 +243,11 @@ impl Execution<'_> {
             .map(|round| round.into_iter().map(|(a, b)| step(transport, false, &rail[a], &rail[b])).collect())
             .collect()
     }
+}
+
+/// The steps of these cells that were measured once, or again.
+fn steps_of(cells: &[Cell], again: bool) -> HashSet<Step> {
+    cells.iter().filter(|cell| cell.again == again).map(|cell| cell.step.clone()).collect()
 }
 
 #[cfg(test)]
