@@ -317,9 +317,11 @@ fn two_hosts(name: &str, busbw: f64) -> String {
 
 #[test]
 fn an_all_reduce_over_hosts_is_compared_with_their_adapters() {
-    for (name, busbw, verdict) in
-        [("hosts-slow.txt", 4.5, "fault"), ("hosts-half.txt", 40.0, "unexplained"), ("hosts-sound.txt", 92.0, "healthy")]
-    {
+    for (name, busbw, verdict) in [
+        ("hosts-slow.txt", 4.5, "fault"),
+        ("hosts-half.txt", 40.0, "unexplained"),
+        ("hosts-sound.txt", 92.0, "healthy"),
+    ] {
         let checked = document(&["check", &two_hosts(name, busbw), "--json"]);
         assert_eq!(checked["verdict"], verdict, "{busbw} GB/s: {:#}", checked["findings"]);
     }
