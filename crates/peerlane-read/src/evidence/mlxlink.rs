@@ -46,7 +46,7 @@ fn flow_control(text: &Text, found: &mut Found) {
             health.used(i);
         } else if let Some(values) = line.strip_prefix("enabled").filter(|_| within) {
             let off = values.split_whitespace().all(|value| value == "0").then_some(Grade::Note);
-            health.judge(Area::Congestion, off, None, "PFC:", "off on all priorities", i);
+            health.judge(Area::Setting, off, None, "PFC:", "off on all priorities", i);
             within = false;
         }
     }
@@ -65,7 +65,7 @@ fn take(health: &mut Health, part: Option<&str>, key: &str, value: &str, i: usiz
     let number = || value.split_whitespace().next()?.replace(',', "").parse::<f64>().ok();
     let bad = match key {
         "State" => (!matches!(value, "Active" | "Enabled")).then_some(Grade::Fault),
-        // the state says it already; other words are steps of training
+        // other words are steps of training
         "Physical state" if value == "LinkUp" || value.contains("AN_FSM_ENABLE") => None,
         "Physical state" => Some(Grade::Suspect),
         "Recommendation" => {

@@ -274,7 +274,7 @@ fn tree(mut blocks: Vec<Block>) -> PciTree {
     blocks.sort_by_key(|b| b.device.address);
     let mut tree = PciTree::default();
     let mut above: HashMap<(u32, u8), usize> = HashMap::new();
-    // bridges on the first bus are root ports, also where the line that says so is not shown
+    // bridges on the first bus are root ports, also where the line of their kind is not shown
     let is_top = |b: &Block| {
         let on_first_bus = b.secondary.is_some() && b.device.address.is_some_and(|a| a.bus == 0);
         b.root_port || on_first_bus || b.device.class == Some(0x06_0000)
