@@ -15,9 +15,10 @@ fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a O
     view.facts(|fact| if let Fact::Health(report) = fact { Some(report) } else { None })
 }
 
-/// What reports of health are about, in the words of what was checked.
+/// What reports of health are about, in the words of what was checked. What can be used and how it is set are no states.
 pub(super) fn areas(view: &View) -> Vec<&'static str> {
-    distinct(reports(view).map(|(report, _)| of_area(report.area).checked))
+    let states = reports(view).filter(|(report, _)| !matches!(report.area, Area::Transport | Area::Setting));
+    distinct(states.map(|(report, _)| of_area(report.area).checked))
 }
 
 fn run(view: &View) -> Vec<Raised> {
@@ -30,7 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((area, grade), of)| report(view, area, grade, &of)).collect()
 }
 
-/// What is said of an area.
+/// The texts of an area.
 struct Words {
     checked: &'static str,
     summary: &'static str,
@@ -79,7 +80,7 @@ fn of_area(area: Area) -> Words {
             summary: "Devices do not have the driver that programs need",
             expected: "the vendor's driver",
             fix: "Load the vendor's driver, and keep others from taking the device (a file in /etc/modprobe.d). A device of vfio-pci \
-                  is meant for a virtual machine.",
+                  belongs to a virtual machine.",
             confirm: "`lspci -k -s DEVICE`; `dmesg | grep -i nvidia`",
         },
         Area::NetworkLink => Words {
@@ -121,6 +122,14 @@ fn of_area(area: Area) -> Words {
             fix: "Install the library with support for the network and the GPUs (UCX with CUDA or ROCm and gdrcopy; libfabric with its \
                   provider for the network), and load their kernel modules.",
             confirm: "`ucx_info -d`; `fi_info`",
+        },
+        Area::Setting => Words {
+            checked: "settings",
+            summary: "The build or a setting may cost rate",
+            expected: "slots with as many lanes as their connectors, and flow control for RoCE",
+            fix: "Put a card that needs more lanes into a wider slot. Where RoCE runs without loss control of its own, turn on PFC for its \
+                  priority, the same on adapters and switches.",
+            confirm: "`lspci -vvv -s DEVICE | grep LnkSta`; `mlnx_qos -i INTERFACE`",
         },
         Area::Node => Words {
             checked: "scheduler's checks",

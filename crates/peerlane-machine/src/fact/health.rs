@@ -15,8 +15,10 @@ pub enum Area {
     Gpu,
     /// Hosts that share memory of GPUs over NVLink.
     Domain,
-    /// What communication libraries can use.
+    /// What communication libraries can use: no state either.
     Transport,
+    /// How a slot is wired, and how a port is set: no state, so that nothing is judged by it.
+    Setting,
     /// Why a scheduler holds a node back.
     Node,
     /// A test program's own results.

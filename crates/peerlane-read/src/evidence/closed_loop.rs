@@ -66,6 +66,7 @@ const OUTPUTS: &[(&str, &str)] = &[
     ("perfquery", "SymbolErrorCounter:..............0\n"),
     ("rdma statistic", "link mlx5_0/1 out_of_sequence 0\n"),
     ("rdma link", "link mlx5_0/1 state ACTIVE physical_state LINK_UP\n"),
+    ("mlnx_qos", "PFC configuration:\n\tenabled     0   0   0   1\n"),
     ("ucx_info", "#      Transport: rc_mlx5\n"),
     ("fi_info", "provider: efa\n"),
     ("mlxlink", "Physical state                     : LinkUp\n"),

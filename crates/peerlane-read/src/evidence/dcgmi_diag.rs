@@ -25,7 +25,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-/// Rows of the table, whose results are `Pass`, `Fail` and `Warn`, each; what was skipped says nothing with the GPUs that it is of.
+/// Rows of the table, whose results are `Pass`, `Fail` and `Warn`, each; skipped tests are not counted with the GPUs that it is of.
 fn table(text: &Text, found: &mut Found) {
     if !text.holds(&["| Pass", "| Fail", "| Warn"]) {
         return;

@@ -20,7 +20,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// A line says that something is as it should be.
+    /// A line shows that something is as it should be.
     pub(super) fn sound(&mut self, area: Area, line: usize) {
         let report = self.report(area, line);
         report.sound = report.sound.saturating_add(1);

@@ -116,6 +116,9 @@ struct List {
     /// Lines of the device that is being read.
     own: Vec<usize>,
     unclaimed: Option<usize>,
+    /// Whether the interface has a link, with the line.
+    link: Option<(bool, usize)>,
+    is_disabled: bool,
 }
 
 impl List {
@@ -125,6 +128,7 @@ impl List {
             self.device = Some(PciDevice { class, line: i as u32 + 1, ..PciDevice::new(PciRole::Endpoint) });
             self.used(i);
             self.unclaimed = line.ends_with("UNCLAIMED").then_some(i);
+            self.is_disabled = line.ends_with("DISABLED");
         }
     }
 
@@ -141,6 +145,8 @@ impl List {
             "logical name" | "logicalname" if !value.starts_with('/') && !value.starts_with('[') => {
                 device.os_devices.push(OsDevice { name: value.to_owned(), ..OsDevice::default() });
             }
+            "configuration" if value.contains(" link=") => self.link = Some((value.contains(" link=yes"), i)),
+            "link" if matches!(value, "yes" | "no") => self.link = Some((value == "yes", i)),
             "claimed" if value == "false" => self.unclaimed = Some(i),
             _ => return,
         }
@@ -149,7 +155,7 @@ impl List {
 
     fn end(&mut self) {
         let own = std::mem::take(&mut self.own);
-        let unclaimed = self.unclaimed.take();
+        let (unclaimed, link) = (self.unclaimed.take(), self.link.take());
         let Some(device) = self.device.take().filter(|device| device.address.is_some() && self.devices.len() < MOST)
         else {
             return;
@@ -158,6 +164,11 @@ impl List {
         if let Some(i) = unclaimed.filter(|_| device.is_gpu() || device.is_nic()) {
             let part = device.address.map(|at| at.to_string());
             self.health.trouble(Area::Driver, Grade::Suspect, part.as_deref(), "UNCLAIMED:", "no driver", i);
+        }
+        if let Some((is_up, i)) = link {
+            let name = device.os_devices.first().map(|os| os.name.clone());
+            let down = if self.is_disabled { Grade::Note } else { Grade::Suspect };
+            self.health.judge(Area::NetworkLink, (!is_up).then_some(down), name.as_deref(), "link=", "no", i);
         }
         self.devices.push(device);
     }
@@ -200,6 +211,20 @@ mod tests {
             (report.troubles[0].part.as_deref(), report.troubles[0].grade),
             (Some("0000:41:00.0"), Grade::Suspect)
         );
+    }
+
+    #[test]
+    fn an_interface_without_a_link() {
+        let of = |first: &str| {
+            let text = format!(
+                "  *-network{first}\n       product: MT2892\n       bus info: pci@0000:81:00.0\n       logical name: ens1\n       \
+                 configuration: driver=mlx5_core link=no\n"
+            );
+            let Fact::Health(report) = scanned(scan, &text).evidence.remove(1).fact else { panic!() };
+            (report.troubles[0].part.clone(), report.troubles[0].grade)
+        };
+        assert_eq!(of(""), (Some("ens1".to_owned()), Grade::Suspect));
+        assert_eq!(of(" DISABLED").1, Grade::Note);
     }
 
     #[test]

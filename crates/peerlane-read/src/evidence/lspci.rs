@@ -4,7 +4,8 @@
 //! the few names that matter here back into vendor ids and class codes; `tree` and `verbose` read the
 //! two layouts.
 
-pub(super) mod health;
+mod block;
+mod health;
 mod tree;
 mod verbose;
 

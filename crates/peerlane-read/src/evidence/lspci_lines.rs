@@ -3,8 +3,8 @@
 //! They are of no device unless a line above names one: the command that is quoted (`lspci -vvv -s 41:00.0 | grep LnkSta`), or a heading
 //! that a person's loop or script wrote (`### 0000:c1:00.0`, `# lspci -s 0000:05:00.0 (upstream bridge of …)`).
 
+use super::aer;
 use super::health::Health;
-use super::lspci::health;
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, PciDevice, PciRole, PciTree, PcieLines, Text};
@@ -124,7 +124,7 @@ impl Lines {
             let part = self.of.map(|(address, _)| address.to_string());
             let is_narrow =
                 self.device.running.lanes.zip(self.device.capable.lanes).is_some_and(|(now, most)| now < most);
-            if health::status(&mut self.health, part.as_deref(), is_narrow, line, i) {
+            if aer::status(&mut self.health, part.as_deref(), is_narrow, line, i) {
                 return;
             }
             self.payload(line).is_some()

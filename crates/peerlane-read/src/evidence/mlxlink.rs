@@ -30,7 +30,17 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if line == "Operational Info" {
             health.push(text, TOOL, found);
         } else if let Some((key, value)) = key_value(line).filter(|_| line.contains(" : ")) {
-            take(&mut health, part.as_deref(), key, value, i);
+            // other tools print states and recommendations, too
+            let near =
+                |i: usize| key_value(text.line(i).trim_start_matches('>')).filter(|_| text.line(i).contains(" : "));
+            let is_own = match key {
+                "State" => near(i + 1).is_some_and(|(key, _)| key == "Physical state"),
+                "Recommendation" => near(i.wrapping_sub(1)).is_some_and(|(key, _)| key == "Group Opcode"),
+                _ => true,
+            };
+            if is_own {
+                take(&mut health, part.as_deref(), key, value, i);
+            }
         }
     }
     health.push(text, TOOL, found);
@@ -46,7 +56,7 @@ fn flow_control(text: &Text, found: &mut Found) {
             health.used(i);
         } else if let Some(values) = line.strip_prefix("enabled").filter(|_| within) {
             let off = values.split_whitespace().all(|value| value == "0").then_some(Grade::Note);
-            health.judge(Area::Congestion, off, None, "PFC:", "off on all priorities", i);
+            health.judge(Area::Setting, off, None, "PFC:", "off on all priorities", i);
             within = false;
         }
     }
@@ -65,7 +75,7 @@ fn take(health: &mut Health, part: Option<&str>, key: &str, value: &str, i: usiz
     let number = || value.split_whitespace().next()?.replace(',', "").parse::<f64>().ok();
     let bad = match key {
         "State" => (!matches!(value, "Active" | "Enabled")).then_some(Grade::Fault),
-        // the state says it already; other words are steps of training
+        // other words are steps of training
         "Physical state" if value == "LinkUp" || value.contains("AN_FSM_ENABLE") => None,
         "Physical state" => Some(Grade::Suspect),
         "Recommendation" => {
@@ -105,7 +115,7 @@ mod tests {
             format!(
                 "$ mlxlink -d mlx5_4 -c\nOperational Info\n----------------\nState                              : {state}\n\
                  Physical state                     : LinkUp\nSpeed                              : IB-NDR\n\
-                 Recommendation                     : No issue was observed\nSymbol Errors                      : {errors}\n\
+                 Group Opcode                       : N/A\nRecommendation                     : No issue was observed\nSymbol Errors                      : {errors}\n\
                  Effective Physical BER             : {ber}\nRaw Physical BER                   : 2E-10\n"
             )
         };
@@ -123,7 +133,10 @@ mod tests {
 
     #[test]
     fn other_words() {
-        for text in ["Physical state: LinkUp\n", "State : Active\n"] {
+        let other = "    Fabric\n        State                             : Completed\nPhysical state: LinkUp\n";
+        for text in
+            ["Physical state: LinkUp\n", "State : Active\n", &format!("{other}\n  State  : N/A\n  Status : ok\n")]
+        {
             assert_eq!(scanned(scan, text), Found::default(), "{text}");
         }
     }

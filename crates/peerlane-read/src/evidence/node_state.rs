@@ -1,4 +1,4 @@
-//! What schedulers hold against a node: NHC's failed checks, reasons of Slurm, conditions of Kubernetes.
+//! Why schedulers keep a node out of service: NHC's failed checks, reasons of Slurm, conditions of Kubernetes.
 
 use super::health::Health;
 use super::{Found, Text};

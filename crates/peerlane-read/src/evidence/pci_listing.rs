@@ -25,7 +25,11 @@ pub(super) fn tree(mut functions: Vec<Function>) -> PciTree {
     functions.sort_by_key(|f| f.device.address);
     let mut tree = PciTree::default();
     let mut above: HashMap<(u32, u8), usize> = HashMap::new();
-    let is_top = |f: &Function| f.root_port || f.device.class == Some(0x06_0000);
+    // bridges on the first bus are root ports, also where the line of their kind is not shown
+    let is_top = |f: &Function| {
+        let on_first_bus = f.secondary.is_some() && f.device.address.is_some_and(|a| a.bus == 0);
+        f.root_port || on_first_bus || f.device.class == Some(0x06_0000)
+    };
     let roots: HashSet<(u32, u8)> =
         functions.iter().filter(|f| is_top(f)).filter_map(|f| f.device.address.map(|a| (a.domain, a.bus))).collect();
     for Function { mut device, secondary, .. } in functions {

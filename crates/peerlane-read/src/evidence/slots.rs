@@ -71,7 +71,7 @@ impl Slot {
             .map_or(name.clone(), |address| format!("{name} ({address})"));
         let bad = (wired < connector).then_some(if slot.is_used { Grade::Limit } else { Grade::Note });
         health.judge(
-            Area::Pcie,
+            Area::Setting,
             bad,
             Some(&part),
             "slot:",
