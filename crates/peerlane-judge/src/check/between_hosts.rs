@@ -1,5 +1,6 @@
 //! Collectives among several hosts that stay far below what their GPUs and adapters carry.
 
+use super::collective_slow::{WITHOUT_SHARP, collective_of};
 use super::prelude::*;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::cluster::network::Wanted;
@@ -7,7 +8,6 @@ use peerlane_design::simulate::library::Library;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_model::collectives::Choice;
 use peerlane_model::model::{Assume, Model};
 
 pub(super) const RULE: Rule = Rule::new("between-hosts-slow", One(run));
@@ -27,13 +27,6 @@ const MOST_HOSTS: u32 = 64;
 /// Time through a switch, which does not matter to large messages.
 const HOP: f64 = 0.3;
 
-/// Programs with the collective of each.
-const PROGRAMS: [(&str, Collective); 3] = [
-    ("all_reduce_perf", Collective::AllReduce),
-    ("all_gather_perf", Collective::AllGather),
-    ("reduce_scatter_perf", Collective::ReduceScatter),
-];
-
 /// A table with the rate that is expected.
 struct Compared<'a> {
     curve: &'a Curve,
@@ -51,11 +44,9 @@ impl Compared<'_> {
 }
 
 fn run(view: &View) -> Option<Raised> {
-    let all = compared(view);
-    let slow = all.iter().filter(|one| one.share() < SLOW);
-    let worst = lowest(slow, |one| one.share())?;
-    let Compared { curve, origin, best, hosts, expected } = worst;
+    let worst = lowest(compared(view).filter(|one| one.share() < SLOW), Compared::share)?;
     let share = worst.share();
+    let Compared { curve, origin, best, hosts, expected } = worst;
     let (severity, certainty) = if share < BROKEN { (Error, Likely) } else { (Warning, Possible) };
     let nics = view.rdma_nics();
     let raised = RULE
@@ -63,7 +54,7 @@ fn run(view: &View) -> Option<Raised> {
         .summary(format!("{} over {hosts} hosts reaches {} of what these adapters carry", curve.what, percent(share)))
         .expected(format!("{expected:.1} GB/s of hosts with {} adapters", nics.len()))
         .measured(format!("{} at {} (bus bandwidth)", best.rate, best.size))
-        .evidence(view.cite([*origin]))
+        .evidence(view.cite([origin]))
         .fix(
             "NCCL_DEBUG=INFO of all hosts shows why: `NET/Socket` in place of `NET/IB`, fewer adapters than the host has in \
              \"Using [0]…\", no `/GDRDMA` behind \"via NET/IB\", few channels, or variables that are set. Then test each adapter \
@@ -73,7 +64,7 @@ fn run(view: &View) -> Option<Raised> {
             "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH` with the same command; `ibstat`; `peerlane measure --nodes` on these \
              hosts",
         )
-        .cost(Cost::of_rate(*expected, best.rate.gb()))
+        .cost(Cost::of_rate(expected, best.rate.gb()))
         .about_nodes(view.names_of(&nics))
         .losing(1.0 - share);
     Some(raised)
@@ -81,25 +72,24 @@ fn run(view: &View) -> Option<Raised> {
 
 /// Whether a collective over hosts was measured whose rate can be compared.
 pub(super) fn is_comparable(view: &View) -> bool {
-    !compared(view).is_empty()
+    compared(view).next().is_some()
 }
 
-fn compared<'a>(view: &View<'a>) -> Vec<Compared<'a>> {
+/// Tables of collectives over hosts, with what is expected of them, as they are asked for: a prediction takes its time.
+fn compared<'a>(view: &View<'a>) -> impl Iterator<Item = Compared<'a>> {
     let gpus = view.of_kind(NodeKind::Gpu).len() as u32;
-    if !view.is_captured() || gpus == 0 || view.rdma_nics().is_empty() {
-        return Vec::new();
-    }
-    let of = |(curve, origin): &'a (Curve, Origin)| {
-        let (_, collective) = PROGRAMS.iter().find(|(name, _)| *name == curve.what)?;
+    let is_known = view.is_captured() && gpus > 0 && !view.rdma_nics().is_empty();
+    let of = move |(curve, origin): &'a (Curve, Origin)| {
+        let collective = collective_of(curve)?;
         let stated = |key: &str| curve.settings.get(key)?.parse::<u32>().ok();
         let (hosts, ranks) = (stated("hosts")?, stated("ranks")?);
         // each host with all GPUs of this machine
         let is_whole = (2..=MOST_HOSTS).contains(&hosts) && ranks == hosts.checked_mul(gpus)?;
         let best = curve.best().filter(|best| is_whole && best.size >= LARGE && best.rate.gb() > 0.0)?;
-        let expected = predicted(view, *collective, hosts, best.size)?;
+        let expected = predicted(view, collective, hosts, best.size)?;
         Some(Compared { curve, origin, best, hosts, expected })
     };
-    view.machine.curves.iter().filter_map(of).collect()
+    view.machine.curves.iter().filter(move |_| is_known).filter_map(of)
 }
 
 /// The bus bandwidth of a collective among so many of these machines, in GB/s, without NVLink SHARP and with an ideal network.
@@ -107,8 +97,8 @@ fn predicted(view: &View, collective: Collective, hosts: u32, size: Bytes) -> Op
     let rail: Wanted = "rail".parse().ok()?;
     let machine = Model::assuming(view.machine, view.model.parts, Assume::Usual).assumed_machine();
     let cluster = Cluster::of(machine, hosts, &rail, None, Seconds::from_us(HOP)).ok()?;
-    let choice = Choice { no_nvls: true, ..Choice::FREE };
-    let predicted = Library::of(&cluster, collective, choice, None).ok()?.predict(size, choice).ok()?;
+    let library = Library::of(&cluster, collective, WITHOUT_SHARP, None).ok()?;
+    let predicted = library.predict(size, WITHOUT_SHARP).ok()?;
     // trees over two hosts send less through the adapters than rings, and not every release takes them
     let lines: f64 =
         view.rdma_nics().into_iter().filter_map(|nic| view.model.line_rate(nic)).map(|rate| rate.gb()).sum();

@@ -199,7 +199,7 @@ fn words_of(algorithm: Algorithm) -> &'static str {
 }
 
 /// The collective that a table is of.
-fn collective_of(curve: &Curve) -> Option<Collective> {
+pub(super) fn collective_of(curve: &Curve) -> Option<Collective> {
     BY_RINGS.iter().find(|(name, _)| *name == curve.what).map(|(_, collective)| *collective)
 }
 
@@ -244,7 +244,8 @@ impl Bounds {
     }
 }
 
-const WITHOUT_SHARP: Choice = Choice { no_nvls: true, ..Choice::FREE };
+/// Without NVLink SHARP, which may be off for good reasons.
+pub(super) const WITHOUT_SHARP: Choice = Choice { no_nvls: true, ..Choice::FREE };
 
 fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
     let cluster = Cluster::single(view.model.machine.clone());

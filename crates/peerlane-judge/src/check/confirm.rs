@@ -18,6 +18,9 @@ pub(super) fn pairs(tests: &str, subjects: &[Subject]) -> String {
 pub(super) const WIDTH: &str = "`nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv` \
                                 while `peerlane measure --tests host` runs";
 
+/// The width of the link of a device that is no GPU, or of one whose tool is not known.
+pub(super) const WIDTH_OF_DEVICE: &str = "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load";
+
 #[cfg(test)]
 mod tests {
     use super::*;

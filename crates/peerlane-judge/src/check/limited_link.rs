@@ -93,7 +93,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         .measured(format!("PCIe {width} at the port {}, above {}{more}", first.at, first.device))
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
         .fix(fix)
-        .confirm("`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load")
+        .confirm(confirm::WIDTH_OF_DEVICE)
         .cost(rates.filter(|_| narrow).and_then(|(possible, now)| Cost::of_rate(possible.gb(), now.gb())))
         .about_nodes(names)
         .losing(if device == Device::Other { 0.0 } else { lost });

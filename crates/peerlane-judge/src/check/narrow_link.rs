@@ -16,9 +16,6 @@ pub(super) const RULE: Rule = Rule::new("narrow-link", Many(run))
 /// carries twice as much, of which some 85 % arrives, and no sound number is off by a quarter.
 const PROOF: f64 = 1.25;
 
-/// What shows the width of a device that is no GPU.
-const OF_DEVICE: &str = "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load";
-
 /// Why a link is narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reason {
@@ -147,7 +144,7 @@ fn narrow_unplaced(view: &View) -> Vec<Raised> {
                 "If the slot is wired for x{possible}, reseat the card, and check its riser and the slot's bifurcation in \
                  the BIOS. Otherwise use a wider slot."
             ))
-            .confirm(if members.iter().all(is_gpu) { confirm::WIDTH } else { OF_DEVICE })
+            .confirm(if members.iter().all(is_gpu) { confirm::WIDTH } else { confirm::WIDTH_OF_DEVICE })
             .about_nodes(names)
             .losing(1.0 - 1.0 / factor)
     };
@@ -250,7 +247,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .fix("Read the link again under load. If it was idle, do nothing."),
     };
     let drives = members.iter().all(|(_, id)| matches!(view.fabric().node(*id).kind, NodeKind::Nvme | NodeKind::Fpga));
-    let confirm = if drives { OF_DEVICE } else { confirm::WIDTH };
+    let confirm = if drives { confirm::WIDTH_OF_DEVICE } else { confirm::WIDTH };
     let rate = |w: PcieWidth| w.raw_rate().map_or(String::new(), |r| format!(" ({r} each way before packet headers)"));
     let raised =
         raised

@@ -65,9 +65,7 @@ fn port(view: &View, curve: &Curve) -> Option<(String, Rate)> {
         let id = view.fabric().find(name).filter(|id| view.fabric().node(*id).kind == NodeKind::Nic)?;
         Some((name.clone(), view.model.line_rate(id)?))
     };
-    let ports = || {
-        view.facts(|fact| if let Fact::RdmaPorts(ports) = fact { Some(ports) } else { None }).flat_map(|(all, _)| all)
-    };
+    let ports = || view.rdma_ports().map(|(port, _)| port);
     let rate = |port: &RdmaPort| port.gigabits.filter(|rate| *rate > 0.0).map(Rate::from_gbit);
     let by_port = |name: &String| Some((name.clone(), ports().find(|port| port.device == *name).and_then(rate)?));
     let adapters: Vec<&String> = curve.ends.iter().filter(|end| !end.starts_with("GPU")).collect();

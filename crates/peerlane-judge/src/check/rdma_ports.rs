@@ -31,11 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
     // several tools report the same port: the first counts, unless a later one shows that it is not active
     let active = |p: &RdmaPort| p.state.as_deref() == Some("active");
     let mut ports: BTreeMap<(&str, Option<u8>), (&RdmaPort, &Origin)> = BTreeMap::new();
-    let listed = view.facts(|fact| match fact {
-        Fact::RdmaPorts(ports) => Some(ports),
-        _ => None,
-    });
-    for (port, origin) in listed.flat_map(|(ports, origin)| ports.iter().map(move |port| (port, origin))) {
+    for (port, origin) in view.rdma_ports() {
         let known = ports.entry((port.device.as_str(), port.port)).or_insert((port, origin));
         if active(known.0) && !active(port) {
             *known = (port, origin);

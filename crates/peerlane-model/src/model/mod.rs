@@ -392,28 +392,26 @@ impl<'a> Model<'a> {
     /// state it among its assumptions: what commands use that build on the machine alone.
     pub fn assumed_machine(&self) -> Machine {
         let fabric = &self.machine.fabric;
+        let mut machine = self.machine.clone();
+        if !self.assumes {
+            return machine;
+        }
         let mut builder = fabric.clone().into_builder();
-        let mut changed = false;
         for (id, link) in fabric.link_ids().zip(&self.links) {
             let kind = &mut builder.link_mut(id).kind;
             match (&link.carriage, kind) {
                 (Carriage::Pcie { assumed: Some(width), .. }, LinkKind::Pcie { running, allowed, .. }) => {
                     (*running, *allowed) = (width.width, width.width);
-                    changed = true;
                 }
-                (Carriage::Bundle(bundle), LinkKind::Gpu(link)) => {
-                    match bundle.assumed {
-                        Some(AssumedBundle::Generation(generation)) => link.generation = Some(generation),
-                        Some(AssumedBundle::OneLink(_)) => link.links = Some(1),
-                        None => continue,
-                    }
-                    changed = true;
-                }
+                (Carriage::Bundle(bundle), LinkKind::Gpu(link)) => match bundle.assumed {
+                    Some(AssumedBundle::Generation(generation)) => link.generation = Some(generation),
+                    Some(AssumedBundle::OneLink(_)) => link.links = Some(1),
+                    None => {}
+                },
                 _ => {}
             }
         }
-        let mut machine = self.machine.clone();
-        if let Some(fabric) = builder.build().ok().filter(|_| changed) {
+        if let Ok(fabric) = builder.build() {
             machine.fabric = fabric;
             let open = |sentence: &String| !self.machine.assumptions.contains(sentence);
             machine.assumptions.extend(self.assumptions().into_iter().filter(open));

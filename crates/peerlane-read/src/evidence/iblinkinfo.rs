@@ -82,15 +82,12 @@ fn diagnosis(text: &Text, found: &mut Found) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::scanned;
+    use super::super::testing::health;
     use super::*;
-    use peerlane_machine::fact::{Fact, HealthReport};
+    use peerlane_machine::fact::HealthReport;
 
     fn report(text: &str) -> HealthReport {
-        let found = scanned(scan, text);
-        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
-        let Fact::Health(report) = &one.fact else { panic!("{one:?}") };
-        report.clone()
+        health(scan, text)
     }
 
     #[test]

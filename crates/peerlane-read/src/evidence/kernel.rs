@@ -44,7 +44,7 @@ const MOST: usize = 512;
 const ENOUGH: usize = 3;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let begins = || text.iter().take(MOST_BEFORE).any(|(_, line)| is_of_kernel(line));
+    let begins = || text.iter().take(MOST_BEFORE).any(|(_, line)| message(line).is_some());
     if !text.holds(&HALLMARKS) && !begins() {
         return;
     }
@@ -57,11 +57,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the driver's sentence on a GPU that is gone goes over three lines
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
-        let is_of_kernel = is_of_kernel(line);
-        of_kernel += usize::from(is_of_kernel);
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
-        if is_of_kernel {
-            is_read |= devices.read(i, line, &mut facts) | host.read(i, line);
+        if let Some(message) = message(line) {
+            of_kernel += 1;
+            is_read |= devices.read(i, message, &mut facts) | host.read(i, message);
         }
         named = gpus::named(line).map(|address| (i, address)).or(named);
         // an Xid names its GPU itself
@@ -100,15 +99,19 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// Lines before which a log shows itself where it has no hallmark.
 const MOST_BEFORE: usize = 200;
 
-/// `[    1.759813] i915 …`, `Jul 20 16:15:36 host kernel: …`: as `dmesg` and syslog print lines of the kernel.
-fn is_of_kernel(line: &str) -> bool {
-    let stamped = |line: &str| {
-        let seconds = line.strip_prefix('[')?.split_once("] ")?.0.trim_start();
-        let (whole, part) = seconds.split_once('.')?;
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        Some(digits(whole) && digits(part))
-    };
-    stamped(line.trim_start_matches(['>', ' '])).unwrap_or(false) || line.contains(" kernel: ")
+/// What the kernel says in `[    1.759813] i915 …`, `Jul 20 16:15:36 host kernel: …`: as `dmesg` and syslog print its lines.
+fn message(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(['>', ' ']);
+    let named = line.split_once(" kernel: ").map(|(_, rest)| rest);
+    stamped(named.unwrap_or(line)).or(named)
+}
+
+/// What follows `[    1.759813] `.
+fn stamped(line: &str) -> Option<&str> {
+    let (seconds, rest) = line.strip_prefix('[')?.split_once("] ")?;
+    let (whole, part) = seconds.trim_start().split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (digits(whole) && digits(part)).then_some(rest)
 }
 
 /// Whether a line is one that is read here.

@@ -3,7 +3,7 @@
 use super::View;
 use crate::check::words::lines;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Message, Modules, P2pMatrix, PciTree};
+use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Message, Modules, P2pMatrix, PciTree, RdmaPort};
 use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::origin::Origin;
 use peerlane_measure::run::TOOL;
@@ -61,6 +61,15 @@ impl<'a> View<'a> {
             Fact::Pci(tree) => Some(tree),
             _ => None,
         })
+    }
+
+    /// Ports of RDMA adapters, as tools list them: a port that several list comes several times.
+    pub(in crate::check) fn rdma_ports(&self) -> impl Iterator<Item = (&'a RdmaPort, &'a Origin)> {
+        let listed = self.facts(|fact| match fact {
+            Fact::RdmaPorts(ports) => Some(ports),
+            _ => None,
+        });
+        listed.flat_map(|(ports, origin)| ports.iter().map(move |port| (port, origin)))
     }
 
     /// Messages of programs that are known.

@@ -67,25 +67,17 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Reads a line; whether it is one of these.
-    pub(super) fn read(&mut self, i: usize, line: &str, facts: &mut KernelFacts) -> bool {
-        let mut from = 0;
-        // a host and a process stand before a line, too
-        for _ in 0..3 {
-            let Some(at) = line.get(from..).and_then(|rest| rest.find(": ")) else { break };
-            let (before, rest) =
-                (line.get(..from + at).unwrap_or_default(), line.get(from + at + 2..).unwrap_or_default());
-            let read = match last_device(before) {
-                Some((driver, address)) => self.device(i, driver, address, rest, facts),
-                None => self.bus(before, rest),
-            };
-            if read {
-                self.lines.add(i);
-                return true;
-            }
-            from += at + 2;
+    /// Reads a message; whether it is one of these.
+    pub(super) fn read(&mut self, i: usize, message: &str, facts: &mut KernelFacts) -> bool {
+        let Some((subject, rest)) = message.split_once(": ") else { return false };
+        let read = match last_device(subject) {
+            Some((driver, address)) => self.device(i, driver, address, rest, facts),
+            None => self.bus(subject, rest),
+        };
+        if read {
+            self.lines.add(i);
         }
-        false
+        read
     }
 
     /// `pci 0000:01:00.0: [10de:2204] type 00 class 0x030000`, `pci 0000:00:01.0: PCI bridge to [bus 01-02]`, and any line of a
@@ -122,10 +114,8 @@ impl Devices {
     }
 
     /// `pci_bus 0000:17: on NUMA node 1`, `pci_bus 0000:17: root bus resource [bus 17-3a]`.
-    fn bus(&mut self, before: &str, rest: &str) -> bool {
-        let Some((_, bus)) = before.rsplit_once("pci_bus ").and_then(|(_, bus)| Some(((), bus_number(bus)?))) else {
-            return false;
-        };
+    fn bus(&mut self, subject: &str, rest: &str) -> bool {
+        let Some(bus) = subject.strip_prefix("pci_bus ").and_then(bus_number) else { return false };
         if let Some(node) = rest.strip_prefix("on NUMA node ").and_then(|node| node.trim().parse().ok()) {
             self.numa.insert(bus, node);
             return true;
@@ -161,7 +151,7 @@ impl Devices {
 }
 
 /// `[10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint`.
-fn listed(rest: &str) -> Option<PciDevice> {
+pub(super) fn listed(rest: &str) -> Option<PciDevice> {
     let (id, rest) = rest.strip_prefix('[')?.split_once("] type ")?;
     let (vendor, device) = id.split_once(':')?;
     let hex = |text: &str| u16::from_str_radix(text, 16).ok();

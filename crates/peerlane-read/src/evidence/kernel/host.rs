@@ -14,33 +14,30 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads a line; whether it is one of these.
-    pub(super) fn read(&mut self, i: usize, line: &str) -> bool {
-        let read = self.line(line).is_some();
+    /// Reads a message; whether it is one of these.
+    pub(super) fn read(&mut self, i: usize, message: &str) -> bool {
+        let read = self.message(message).is_some();
         if read {
             self.lines.add(i);
         }
         read
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
+    fn message(&mut self, message: &str) -> Option<()> {
         let host = &mut self.facts;
         // "DMI: Maker Product/Board, BIOS 2.1 10/05/2023"
-        if let Some((_, rest)) = line.split_once("] DMI: ").or_else(|| line.split_once("kernel: DMI: ")) {
+        if let Some(rest) = message.strip_prefix("DMI: ") {
             let product = rest.split_once(", BIOS").map_or(rest, |(product, _)| product);
             let product = product.rsplit_once('/').map_or(product, |(product, _)| product);
             host.product = Some(words(product)?);
-        } else if let Some((_, rest)) = line.split_once("smpboot: CPU0: ") {
+        } else if let Some(rest) = message.strip_prefix("smpboot: CPU0: ") {
             // "(family: 0x6, …" and, in older kernels, "(fam: 06, …"
             host.cpu_model = Some(words(rest.split_once(" (fam").map_or(rest, |(model, _)| model))?);
-        } else if let Some((_, rest)) = line.split_once("smp: Brought up ") {
+        } else if let Some(rest) = message.strip_prefix("smp: Brought up ") {
             let nodes: u32 = rest.split_once(" node")?.0.parse().ok().filter(|nodes| *nodes <= MOST_NODES)?;
             host.numa = (0..nodes).map(|id| NumaNode { id, ..NumaNode::default() }).collect();
         } else {
-            let (_, hypervisor) = line
-                .split_once("] Hypervisor detected: ")
-                .or_else(|| line.split_once("kernel: Hypervisor detected: "))?;
-            host.hypervisor = Some(words(hypervisor)?);
+            host.hypervisor = Some(words(message.strip_prefix("Hypervisor detected: ")?)?);
         }
         Some(())
     }

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use super::super::{KernelFacts, Unassigned};
 use super::MOST;
-use super::devices::{drives_gpus, last_device};
+use super::devices::{drives_gpus, last_device, listed};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::units::Bytes;
 
 /// Vendors of GPUs: NVIDIA, AMD.
-const VENDORS: [&str; 2] = ["10de", "1002"];
+const VENDORS: [u16; 2] = [0x10de, 0x1002];
 
 /// A device has BARs 0 to 5.
 const LAST_BAR: u8 = 5;
@@ -26,11 +26,13 @@ pub(super) struct Windows {
 impl Windows {
     /// Reads a line; whether it is one of these. The kernel tries again with other sizes: its last word counts.
     pub(super) fn read(&mut self, line: &str, facts: &mut KernelFacts) -> bool {
-        if let Some((before, id)) = line.split_once(": [")
+        if let Some((before, _)) = line.split_once(": [")
             && let Some((_, address)) = last_device(before)
         {
-            // "[10de:2204] type 00 class 0x030000"
-            let is_gpu = VENDORS.iter().any(|vendor| id.starts_with(vendor)) && id.contains("class 0x03");
+            let device = line.get(before.len() + 2..).and_then(listed);
+            let is_gpu = device.is_some_and(|d| {
+                d.vendor.is_some_and(|v| VENDORS.contains(&v)) && d.class.is_some_and(|c| c >> 16 == 0x03)
+            });
             if is_gpu && self.gpus.len() < MOST {
                 self.gpus.insert(address);
             }
