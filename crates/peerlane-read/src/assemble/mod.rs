@@ -10,6 +10,7 @@
 mod contradictions;
 mod device;
 mod emit;
+mod folders;
 mod from_classes;
 mod from_pci;
 mod gaps;
@@ -57,19 +58,22 @@ use skeleton::Skeleton;
 /// scan go to the machine whose source they are about, or to the first.
 pub fn assemble(found: Found) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
+    let mut folders = Vec::new();
     let (mut room, mut left_out) = (MAX_PAIRS, 0);
     for cluster in group::group(found.evidence) {
         // one machine is always read
         let most = if machines.is_empty() { usize::MAX } else { room };
+        let folder = cluster.folder.clone();
         match machine(cluster, most) {
             Ok((machine, pairs)) => {
                 room = room.saturating_sub(pairs);
+                folders.push(folder);
                 machines.push(machine);
             }
             Err(TooManyPairs) => left_out += 1,
         }
     }
-    name(&mut machines, &found.headings);
+    name(&mut machines, &folders, &found.headings);
     remarks::attribute(&mut machines, found.remarks, &found.sections);
     for machine in &mut machines {
         sweeps::state(machine);
@@ -330,7 +334,7 @@ fn keep_p2p(machine: &mut Machine, matrix: &P2pMatrix) {
 
 /// Names machines: one alone by its host name or where it was read from, several by the headings
 /// above their first statements.
-fn name(machines: &mut [Machine], headings: &[Heading]) {
+fn name(machines: &mut [Machine], folders: &[Option<String>], headings: &[Heading]) {
     let mut taken: HashSet<String> = HashSet::new();
     // where the count goes on, so that very many machines below one heading take no time in its square
     let mut next: HashMap<String, u32> = HashMap::new();
@@ -349,7 +353,12 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         });
         // a table's own word for a machine is better than the heading above the table
         let rated = label.clone().filter(|_| machine.fabric.nodes().is_empty());
-        let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
+        let folder = folders.get(i).cloned().flatten();
+        let base = match folder {
+            _ if alone => label.or_else(|| place(machine)),
+            Some(folder) => label.or(Some(folder)),
+            None => rated.or(heading).or(label),
+        };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
         let again = next.entry(base.clone()).or_insert(2);

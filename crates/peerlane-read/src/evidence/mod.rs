@@ -110,7 +110,7 @@ mod xml;
 
 pub(crate) use streams::LINE_PREFIX;
 
-pub use archive::pack;
+pub use archive::{Packing, Unpacked, pack, unpacked};
 pub use json::from_json;
 pub(crate) use limits::MAX_PAIRS;
 pub use limits::MAX_STATEMENTS;
