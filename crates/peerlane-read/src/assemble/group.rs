@@ -394,9 +394,9 @@ impl Identity {
     }
 }
 
-/// `GPU0` … `GPU15`.
+/// `GPU0` … `GPU15`, and `GPU0/1`, a die of a card.
 pub(super) fn is_gpu_label(name: &str) -> bool {
-    gpu_number(name).is_some()
+    gpu_number(name.split_once('/').map_or(name, |(card, _)| card)).is_some()
 }
 
 fn without_function(address: PciAddress) -> PciAddress {

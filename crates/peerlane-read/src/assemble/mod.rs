@@ -41,7 +41,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::evidence::{Found, Heading, MAX_PAIRS, MAX_STATEMENTS};
+use crate::evidence::{Found, Heading, MAX_PAIRS, MAX_STATEMENTS, tool};
 use peerlane_machine::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
 use peerlane_machine::fact::{Evidence, Fact, P2pMatrix, P2pStatus};
 use peerlane_machine::machine::reading::Doubted;
@@ -219,7 +219,9 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
     });
     if let Some((matrix, origin)) = &all.classes {
         let asymmetric = contradictions::asymmetric(matrix, origin);
-        let nested = contradictions::not_nested(&built.wrong, origin).filter(|_| asymmetric.is_none());
+        // another maker's words need not be classes that nest
+        let nests = asymmetric.is_none() && origin.tool != tool::PATH_MATRIX;
+        let nested = contradictions::not_nested(&built.wrong, origin).filter(|_| nests);
         contradicted.extend(asymmetric);
         contradicted.extend(nested);
     }

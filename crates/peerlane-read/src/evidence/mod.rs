@@ -86,6 +86,7 @@ pub mod nvml;
 mod osu;
 mod p2p_test;
 mod p2pmark;
+mod path_matrix;
 mod pci_listing;
 mod perftest;
 mod prose;

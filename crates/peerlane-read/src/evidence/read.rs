@@ -89,6 +89,7 @@ pub const READERS: &[Reader] = readers![
     // first, since they read the whole text and not its streams
     nccl_log,
     nccl_topology,
+    path_matrix,
     nvidia_smi_topo,
     nvidia_smi_topo_p2p,
     nvidia_smi_nvlink,
