@@ -177,7 +177,7 @@ Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
     fn a_value_far_from_all_others_of_its_kind_is_reported() {
         assert_eq!(found("25.03"), vec![]);
         let found = found("3.10");
-        assert_eq!((found.len(), found[0].severity, found[0].certainty), (1, Warning, Likely));
+        assert_eq!((found.len(), found[0].severity, found[0].certainty), (1, Error, Likely));
         assert!(found[0].summary.contains("every other pair has 25.01"), "{}", found[0].summary);
         assert!(found[0].measured.starts_with("GPU1→GPU3 3.10 GB/s"), "{}", found[0].measured);
     }

@@ -118,7 +118,6 @@ struct List {
     unclaimed: Option<usize>,
     /// Whether the interface has a link, with the line.
     link: Option<(bool, usize)>,
-    is_disabled: bool,
 }
 
 impl List {
@@ -128,7 +127,6 @@ impl List {
             self.device = Some(PciDevice { class, line: i as u32 + 1, ..PciDevice::new(PciRole::Endpoint) });
             self.used(i);
             self.unclaimed = line.ends_with("UNCLAIMED").then_some(i);
-            self.is_disabled = line.ends_with("DISABLED");
         }
     }
 
@@ -161,14 +159,16 @@ impl List {
             return;
         };
         own.into_iter().for_each(|i| self.lines.add(i));
-        if let Some(i) = unclaimed.filter(|_| device.is_gpu() || device.is_nic()) {
+        // a server's management controller shows a display that no driver needs
+        let is_console = device.vendor.is_some_and(|vendor| [0x1a03, 0x102b].contains(&vendor));
+        if let Some(i) = unclaimed.filter(|_| !is_console) {
             let part = device.address.map(|at| at.to_string());
             self.health.trouble(Area::Driver, Grade::Suspect, part.as_deref(), "UNCLAIMED:", "no driver", i);
         }
         if let Some((is_up, i)) = link {
             let name = device.os_devices.first().map(|os| os.name.clone());
-            let down = if self.is_disabled { Grade::Note } else { Grade::Suspect };
-            self.health.judge(Area::NetworkLink, (!is_up).then_some(down), name.as_deref(), "link=", "no", i);
+            // a port without a cable is as it should be, and nothing here shows whether one is missing
+            self.health.judge(Area::NetworkLink, (!is_up).then_some(Grade::Note), name.as_deref(), "link=", "no", i);
         }
         self.devices.push(device);
     }

@@ -283,7 +283,8 @@ fn set(gpu: &mut GpuFacts, field: Field, cell: &str) -> Option<()> {
         Field::Replays => gpu.replays = Some(cell.parse().ok()?),
         Field::RemapPending => gpu.remap_pending = Some(yes()),
         Field::RemapFailed => gpu.remap_failed = Some(yes()),
-        Field::FabricState => gpu.fabric_state = Some(cell.to_owned()),
+        // some releases write `state N/A`
+        Field::FabricState => gpu.fabric_state = Some(cell.trim_start_matches("state ").to_owned()),
         Field::Reason(_) | Field::Other => {}
     }
     Some(())

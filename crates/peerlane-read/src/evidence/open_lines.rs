@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
-use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::OpenLine;
 use words::{Words, is_counter, is_failure, is_of_others, names_part};
 
@@ -65,9 +64,7 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
 /// files are about anything.
 pub(super) fn keep_those_of_parts(found: &mut Found) {
     if found.evidence.iter().all(|e| matches!(e.fact, Fact::OpenLine(_))) {
-        found
-            .evidence
-            .retain(|e| matches!(&e.fact, Fact::OpenLine(line) if names_part(&line.quote) || has_address(&line.quote)));
+        found.evidence.retain(|e| matches!(&e.fact, Fact::OpenLine(line) if names_part(&line.quote)));
     }
 }
 
@@ -117,22 +114,13 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
         return false;
     }
     if head.is_system {
-        let is_of_path = || (names_part(line) || has_address(line)) && !is_of_others(line);
+        let is_of_path = || names_part(line) && !is_of_others(line);
         return (is_error || words.is_strong || is_failure(line)) && is_of_path();
     }
     if is_error {
         return true;
     }
     (head.is_log && words.is_strong) || is_failure(line) || is_counter(line)
-}
-
-/// Whether a PCI address stands in a line.
-fn has_address(line: &str) -> bool {
-    let mut words = line.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '[' | ']' | ','));
-    words.any(|word| {
-        let word = word.trim_end_matches(':');
-        word.len() >= 7 && word.contains('.') && word.contains(':') && word.parse::<PciAddress>().is_ok()
-    })
 }
 
 #[cfg(test)]

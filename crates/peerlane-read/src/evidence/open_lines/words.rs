@@ -360,7 +360,41 @@ const PARTS: [&str; 30] = [
     "xe 0000",
 ];
 
-/// Whether a line of the system is about such a part.
+/// Further drivers of network adapters and of what PCI functions share, as their lines begin with them.
+const DRIVERS: [&str; 22] = [
+    "pci",
+    "pci_bus",
+    "vfio-pci",
+    "radeon",
+    "xe",
+    "habanalabs",
+    "ice",
+    "i40e",
+    "ixgbe",
+    "igb",
+    "igc",
+    "e1000e",
+    "tg3",
+    "r8169",
+    "bnxt_en",
+    "qede",
+    "cxgb4",
+    "ena",
+    "hns3",
+    "hinic",
+    "ionic",
+    "sfc",
+];
+
+/// Whether a line of the system is about such a part. Where it begins with a driver and its device, as `DRIVER 0000:01:00.0: …`, the
+/// driver decides.
 pub(super) fn names_part(line: &str) -> bool {
-    PARTS.iter().any(|part| line.contains(part))
+    let mut words = line.split([' ', ':']).filter(|word| !word.is_empty());
+    let (driver, device) = (words.next().unwrap_or_default(), line.split(' ').nth(1).unwrap_or_default());
+    let is_of_device = device.matches(':').count() >= 2 && device.contains('.') && driver.len() <= 24;
+    let named = |text: &str| PARTS.iter().any(|part| text.contains(part));
+    match is_of_device {
+        true => DRIVERS.contains(&driver) || named(driver),
+        false => named(line),
+    }
 }
