@@ -1,25 +1,36 @@
 //! Places for GPUs whose location no source states, so that expectations exist for them.
 
 use crate::catalogue::Parts;
-use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
-use peerlane_machine::machine::Machine;
+use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::{Direction, Quantity};
 use peerlane_machine::names::ranges;
 use peerlane_machine::units::Rate;
 
+/// The fastest link that a GPU has.
+const FASTEST: PcieWidth = PcieWidth::new(PcieGeneration::Gen6, 16);
+
 /// The machine with its GPUs at root ports of one CPU, and a sentence that states this, where no source states where any of them is:
 /// the shortest PCIe path without a switch, so that what is expected of it is the most to expect. `None` where the place of
-/// any GPU or a link between two is known, where the part of one is not, and where direct copies are faster than PCIe.
+/// any GPU or a link between two is known, where direct copies are faster than PCIe, and where neither product nor rate is known.
 ///
 /// A program that prints nothing but rates leaves it so (p2pBandwidthLatencyTest, nvbandwidth).
 pub fn assume_places(machine: &Machine, parts: &Parts) -> Option<(Machine, String)> {
     let fabric = &machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
     let placed = |gpu: &NodeId| !fabric.links_of(*gpu).is_empty();
-    let links: Option<Vec<PcieWidth>> =
-        gpus.iter().map(|gpu| fabric.node(*gpu).part.as_deref().and_then(|key| parts.get(key)?.pcie)).collect();
-    let fastest = links?.iter().filter_map(|width| width.raw_rate()).map(Rate::gb).fold(0.0, f64::max);
-    if gpus.is_empty() || gpus.iter().any(placed) || machine.stated_classes.is_some() || outruns(machine, fastest) {
+    // a product that no part describes may have the fastest that there is
+    let own = |gpu: &NodeId| fabric.node(*gpu).part.as_deref().and_then(|key| parts.get(key)?.pcie);
+    let links = gpus.iter().map(|gpu| own(gpu).unwrap_or(FASTEST));
+    let fastest = links.filter_map(|width| width.raw_rate()).map(Rate::gb).fold(0.0, f64::max);
+    let fitted = machine.kind == MachineKind::Captured && machine.is_measured();
+    let known = fitted || gpus.iter().all(|gpu| own(gpu).is_some());
+    if !known
+        || gpus.is_empty()
+        || gpus.iter().any(placed)
+        || machine.stated_classes.is_some()
+        || outruns(machine, fastest)
+    {
         return None;
     }
     let names: Vec<&str> = gpus.iter().map(|gpu| fabric.node(*gpu).name.as_str()).collect();
@@ -28,8 +39,8 @@ pub fn assume_places(machine: &Machine, parts: &Parts) -> Option<(Machine, Strin
         _ => format!("{} at root ports of one CPU: no source states where they are", ranges(&names)),
     };
     let mut machine = machine.clone();
-    let known = |kind| fabric.of_kind(kind).next();
-    let [cpu, root, host] = [NodeKind::Cpu, NodeKind::RootComplex, NodeKind::Host].map(known);
+    let first = |kind| fabric.of_kind(kind).next();
+    let [cpu, root, host] = [NodeKind::Cpu, NodeKind::RootComplex, NodeKind::Host].map(first);
     let mut builder = std::mem::take(&mut machine.fabric).into_builder();
     let [cpu, root, host] =
         [(cpu, "cpu", NodeKind::Cpu), (root, "rc", NodeKind::RootComplex), (host, "host", NodeKind::Host)]
@@ -74,7 +85,6 @@ mod tests {
     use super::*;
     use crate::evidence::{Text, scan_text};
     use peerlane_machine::fabric::{GpuLink, PathClass};
-    use peerlane_machine::machine::MachineKind;
 
     fn of_gpus(part: Option<&str>, linked: bool) -> Machine {
         let mut b = FabricBuilder::new();
