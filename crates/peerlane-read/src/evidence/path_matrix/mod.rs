@@ -210,6 +210,10 @@ fn is_device(field: &str) -> bool {
 /// Names of accelerators in lower case, in which the kernel names network adapters.
 const LOWER: [&str; 8] = ["gpu", "npu", "xpu", "dcu", "mlu", "hpu", "card", "device"];
 
+/// What else is numbered in tables: adapters, and what is no device of one machine.
+const OTHERS: [&str; 12] =
+    ["NIC", "HCA", "NET", "CPU", "NUMA", "Node", "Socket", "Host", "Rank", "Port", "Switch", "Core"];
+
 /// `NPU` of `NPU0`, `GPU` of `GPU 0/1`, `HCU` of `HCU[3]`: the name of an accelerator, which a network adapter's is not.
 fn stem(name: &str) -> Option<&str> {
     let (stem, number) = name.split_at(name.find(|c: char| c.is_ascii_digit() || c == '[')?);
@@ -218,7 +222,8 @@ fn stem(name: &str) -> Option<&str> {
     let mut digits = number.split('/');
     let is_number = digits.all(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
     let named = stem.len() > 1 && stem.bytes().all(|b| b.is_ascii_alphabetic() || matches!(b, b'-' | b'_'));
-    let upper = stem.starts_with(|c: char| c.is_ascii_uppercase()) && !["NIC", "HCA", "NET"].contains(&stem);
+    let other = OTHERS.iter().any(|other| stem.eq_ignore_ascii_case(other));
+    let upper = stem.starts_with(|c: char| c.is_ascii_uppercase()) && !other;
     (is_number && named && (upper || LOWER.contains(&stem))).then_some(stem)
 }
 

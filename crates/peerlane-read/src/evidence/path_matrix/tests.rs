@@ -110,6 +110,9 @@ fn what_is_no_such_matrix() {
         "=== Link Type between two GPUs ===\n   GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n",
         "   NPU0 NPU1\nNPU0 X\nNPU1 X\n",
         "   NPU0 NPU1\nNPU0 X HCCS\n",
+        // no accelerators
+        "   CPU0 CPU1\nCPU0 X UPI\nCPU1 UPI X\n",
+        "   Node 0 Node 1\nNode 0 X IB\nNode 1 IB X\n",
     ] {
         assert_eq!(scanned(scan, text), Found::default(), "{text}");
     }
