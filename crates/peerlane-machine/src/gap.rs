@@ -17,6 +17,15 @@ pub enum Gap {
         /// The devices without a row.
         devices: Vec<String>,
     },
+    /// The PCIe path of pairs for which a matrix has a word of its maker's own.
+    PathWord {
+        /// The word.
+        word: String,
+        /// What the matrix's legend says of it.
+        meaning: Option<String>,
+        /// The pairs.
+        pairs: Vec<(String, String)>,
+    },
     /// The socket above devices, and their path to host memory.
     Sockets {
         /// The devices.
@@ -87,11 +96,21 @@ impl Gap {
     }
 }
 
+/// Pairs that are shown before the list is cut.
+const PAIRS: usize = 6;
+
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Gap::Rows { tool, devices } => {
                 write!(f, "{tool} has no rows for {}: what stands only there is not known", list(devices))
+            }
+            Gap::PathWord { word, meaning, pairs } => {
+                let shown: Vec<String> = pairs.iter().take(PAIRS).map(|(a, b)| format!("{a} and {b}")).collect();
+                let more = pairs.len().saturating_sub(PAIRS);
+                let more = if more > 0 { format!(" and {more} more pairs") } else { String::new() };
+                let meaning = meaning.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
+                write!(f, "the PCIe path between {}{more}, for which the matrix has {word}{meaning}", shown.join(", "))
             }
             Gap::Sockets { devices } => write!(f, "the socket above {}, and the path to host memory", list(devices)),
             Gap::Affinity { devices } => write!(f, "the socket above {}: no affinity is given", list(devices)),

@@ -10,7 +10,7 @@ pub fn numbered(name: &str) -> Option<(&str, u64)> {
 }
 
 /// What makers call their accelerators in front of a number.
-const ACCELERATORS: [&str; 9] = ["GPU", "NPU", "XPU", "DCU", "MLU", "HPU", "GCU", "PPU", "Device"];
+const ACCELERATORS: [&str; 10] = ["GPU", "NPU", "XPU", "DCU", "HCU", "MLU", "HPU", "GCU", "PPU", "Device"];
 
 /// The number of `GPU7`, or of another maker's `NPU7`; signs and overlong numbers are none.
 pub fn gpu_number(name: &str) -> Option<u32> {

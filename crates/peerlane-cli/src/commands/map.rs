@@ -99,10 +99,11 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let devices = machine.fabric.devices();
-    let any = devices.iter().any(|a| devices.iter().any(|b| a != b && machine.fabric.class(*a, *b).is_some()));
+    let words = machine.stated_classes.as_ref().is_some_and(|(matrix, _)| !matrix.words.is_empty());
+    let any = words || devices.iter().any(|a| devices.iter().any(|b| a != b && machine.fabric.class(*a, *b).is_some()));
     let title = if any { "Path classes" } else { "Path classes: unknown" };
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
-    if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
+    if any { matrix::classes(out, machine) } else { Ok(()) }
 }
 
 /// The rings that NCCL reports.

@@ -13,6 +13,10 @@ const FEWEST: usize = 3;
 const MOST_ON_BRIDGE: usize = 4;
 
 fn run(view: &View) -> Option<Raised> {
+    // words that are not known are labels, too
+    if view.machine.stated_classes.as_ref().is_some_and(|(matrix, _)| !matrix.words.is_empty()) {
+        return None;
+    }
     let gpus = view.of_kind(NodeKind::Gpu);
     let pairs = view.gpu_pairs();
     let classes: Vec<PathClass> = pairs.iter().filter_map(|(a, b)| view.class(*a, *b)).collect();

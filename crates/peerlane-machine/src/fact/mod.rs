@@ -139,6 +139,21 @@ pub struct ClassMatrix {
     pub nic_names: BTreeMap<String, String>,
     /// True where the socket class is spelled `SOC` (drivers before 2017).
     pub old_names: bool,
+    /// Words of cells for links of a maker's own, and for classes that are not known, whose cells are `None`.
+    pub words: Vec<PathWord>,
+    /// Names of GPUs that are not `GPU0` …: `NPU3`, `GPU 0/1`.
+    pub accelerators: Vec<String>,
+}
+
+/// A word of a matrix that is its maker's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathWord {
+    /// The word as it is printed: `MTL4`.
+    pub word: String,
+    /// What the matrix's legend says of it.
+    pub meaning: Option<String>,
+    /// Indices of rows and columns of the cells that hold it.
+    pub cells: Vec<(usize, usize)>,
 }
 
 impl ClassMatrix {
@@ -152,6 +167,11 @@ impl ClassMatrix {
         let i = self.rows.iter().position(|r| r == a)?;
         let j = self.cols.iter().position(|c| c == b)?;
         self.cells.get(i)?.get(j).copied().flatten()
+    }
+
+    /// The word in that row and column, where it is its maker's own.
+    pub fn word(&self, row: usize, col: usize) -> Option<&str> {
+        self.words.iter().find(|w| w.cells.contains(&(row, col))).map(|w| w.word.as_str())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::names::gpu_number;
 impl ClassMatrix {
     /// As `nvidia-smi topo -m` prints it today: tabs, a header, a line a row, and the NIC legend where it is known.
     ///
-    /// NUMA columns are left out where no row has a value; an unknown class is an empty cell.
+    /// NUMA columns are left out where no row has a value; an unknown class is the word that was printed, or an empty cell.
     pub fn to_topo_text(&self) -> String {
         let mut out = String::new();
         let has_gpu_numa = self.gpu_numa.iter().any(Option::is_some);
@@ -22,12 +22,12 @@ impl ClassMatrix {
         out.push_str(if has_gpu_numa { "\tGPU NUMA ID\n" } else { "\n" });
         for (i, row) in self.rows.iter().enumerate() {
             out.push_str(row);
-            for cell in self.cells.get(i).into_iter().flatten() {
+            for (j, cell) in self.cells.get(i).into_iter().flatten().enumerate() {
                 let _ = match cell {
                     Some(PathClass::Same) => write!(out, "\t X "),
                     Some(PathClass::Sys) if self.old_names => write!(out, "\tSOC"),
                     Some(class) => write!(out, "\t{class}"),
-                    None => write!(out, "\t"),
+                    None => write!(out, "\t{}", self.word(i, j).unwrap_or_default()),
                 };
             }
             let unknown = if gpu_number(row).is_some() { "N/A" } else { "" };

@@ -1,6 +1,6 @@
 //! Statements that cannot all be true: a matrix that no tree has, or two sources that disagree.
 
-use peerlane_machine::fabric::{Fabric, NodeId, PathClass};
+use peerlane_machine::fabric::{Fabric, Interconnect, NodeId, PathClass};
 use peerlane_machine::fact::ClassMatrix;
 use peerlane_machine::machine::Contradiction;
 use peerlane_machine::origin::Origin;
@@ -36,7 +36,7 @@ pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> 
     wrong
 }
 
-/// Cells that differ from their mirrors.
+/// Cells that differ from their mirrors. Words for links of a maker's own need not be the same both ways.
 pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
     let mut uneven = Vec::new();
     let cells = ByName::of(matrix);
@@ -45,6 +45,7 @@ pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contra
         for (b, at_b) in &places[i + 1..] {
             if let (Some(x), Some(y)) = (cells.at(at_a.0, at_b.1), cells.at(at_b.0, at_a.1))
                 && x != y
+                && ![x, y].iter().any(|c| matches!(c, PathClass::Gpu(Interconnect::Other, _)))
             {
                 uneven.push(((*a).clone(), (*b).clone(), x, y));
             }

@@ -231,6 +231,14 @@ impl Packages {
         self.list.len() - 1
     }
 
+    /// The package of domains whose socket nothing names; `joined` where a path to other packages is stated.
+    fn stand_in(&mut self, joined: bool) -> usize {
+        let at = self.list.iter().position(|p| !p.placed);
+        let at = at.unwrap_or_else(|| self.add(Package { assumed: true, ..Package::default() }));
+        self.list[at].joined |= joined;
+        at
+    }
+
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
         let facts = SocketFacts::of(all);
@@ -263,12 +271,10 @@ impl Packages {
                     packages.add(Package { placed: true, assumed, ..Package::default() });
                 }
                 Some(0)
-            } else if states_sys(&all.stated, number, &members, &domain_of) {
-                let stand_in = packages.list.iter().position(|p| !p.placed);
-                let new = Package { joined: true, assumed: true, ..Package::default() };
-                Some(stand_in.unwrap_or_else(|| packages.add(new)))
             } else {
-                None
+                // what joins host bridges of one domain, or crosses to another, is a package
+                let joined = states_sys(&all.stated, number, &members, &domain_of);
+                (joined || domain.roots.len() > 1).then(|| packages.stand_in(joined))
             };
             if let Some((at, numa)) = at.zip(numa)
                 && !packages.list[at].numa.contains(&numa)

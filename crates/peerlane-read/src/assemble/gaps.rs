@@ -18,7 +18,9 @@ pub(super) fn unstated(all: &Inventory, nodes: &[NodeId]) -> Vec<(NodeId, NodeId
         return Vec::new();
     }
     let known: Vec<Known> = members.iter().map(|&a| Known::of(members.iter().map(|&b| class(a, b)))).collect();
-    let unknown = pairs.into_iter().filter(|&(i, j)| !known[i].imply(&known[j]));
+    // a word that is not known may be a link of the devices' own, which no other path implies
+    let is_unknown = |i: usize, j: usize| all.stated.has_word(members[i], members[j]) || !known[i].imply(&known[j]);
+    let unknown = pairs.into_iter().filter(|&(i, j)| is_unknown(i, j));
     unknown.map(|(i, j)| (nodes[members[i]], nodes[members[j]])).collect()
 }
 

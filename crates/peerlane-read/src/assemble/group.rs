@@ -281,9 +281,11 @@ impl Identity {
         let count = |names: &[String]| names.iter().filter(|n| is_gpu_label(n)).count();
         match fact {
             Fact::Classes(m) => {
+                let is_gpu = |name: &&String| is_gpu_label(name) || m.accelerators.contains(name);
+                let count = |names: &[String]| names.iter().filter(is_gpu).count();
                 id.gpus = Some(count(&m.cols).max(count(&m.rows)));
                 let real = |n: &String| m.nic_names.get(n).unwrap_or(n).clone();
-                id.nics = m.cols.iter().filter(|n| !is_gpu_label(n)).map(real).collect();
+                id.nics = m.cols.iter().filter(|n| !is_gpu(n)).map(real).collect();
             }
             Fact::P2p(m) => id.gpus = Some(count(&m.cols)),
             Fact::Matrix(m) => match (count(&m.rows), count(&m.cols)) {

@@ -181,6 +181,10 @@ impl Inventory {
         if let Some((matrix, origin)) = self.classes.clone() {
             for name in matrix.cols.iter().chain(&matrix.rows) {
                 let at = self.add(name, &origin);
+                if let Some(number) = matrix.accelerators.iter().position(|gpu| gpu == name) {
+                    self.devices[at].gpu = true;
+                    self.devices[at].facts.index.get_or_insert(number as u32);
+                }
                 if let Some(real) = matrix.nic_names.get(name)
                     && self.find(real).is_none()
                     && names_a_node(real)

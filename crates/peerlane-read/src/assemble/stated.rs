@@ -1,7 +1,7 @@
 //! The classes that a matrix states, by name and by the indices of a machine's devices. Pairs grow with the square of the
 //! devices, so names are looked up once a device and never compared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::fact::ClassMatrix;
@@ -47,6 +47,8 @@ pub(super) struct Stated {
     listed: Vec<bool>,
     /// A row for each device, with the class to each device.
     classes: Vec<Option<PathClass>>,
+    /// Pairs for which the matrix has a word that is not known, in both orders.
+    words: HashSet<(usize, usize)>,
 }
 
 impl Stated {
@@ -59,7 +61,23 @@ impl Stated {
         let places: Vec<_> = devices.iter().map(place).collect();
         let own = |a: &(_, _), b: &(_, _)| names.at(a.0, b.1).or_else(|| names.at(b.0, a.1));
         let classes = places.iter().flat_map(|a| places.iter().map(|b| own(a, b)).collect::<Vec<_>>()).collect();
-        Stated { listed: places.iter().map(|place| *place != (None, None)).collect(), classes }
+        let listed = places.iter().map(|place| *place != (None, None)).collect();
+        let index: HashMap<&str, usize> = devices
+            .iter()
+            .enumerate()
+            .rev()
+            .flat_map(|(at, d)| d.aliases.iter().chain([&d.name]).map(move |n| (n.as_str(), at)))
+            .collect();
+        let device = |names: &[String], at: usize| index.get(names.get(at)?.as_str()).copied();
+        let cells = matrix.words.iter().flat_map(|word| &word.cells);
+        let pairs = cells.filter_map(|&(i, j)| Some((device(&matrix.rows, i)?, device(&matrix.cols, j)?)));
+        let words = pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+        Stated { listed, classes, words }
+    }
+
+    /// Whether the matrix has a word for the path between two devices that is not known.
+    pub(super) fn has_word(&self, a: usize, b: usize) -> bool {
+        self.words.contains(&(a, b))
     }
 
     /// Whether the matrix lists a device.

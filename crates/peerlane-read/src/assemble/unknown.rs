@@ -1,8 +1,11 @@
 //! What the evidence leaves unknown.
 
+use std::collections::HashSet;
+
 use crate::catalogue::Parts;
 use crate::evidence::tool;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkKind, NodeKind, PathClass};
+use peerlane_machine::fact::PathWord;
 use peerlane_machine::gap::Gap;
 
 use super::inventory::Inventory;
@@ -12,6 +15,7 @@ use super::nvlink::Outcome;
 pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec<Gap> {
     let mut list = Vec::new();
     list.extend(missing_rows(all));
+    list.extend(path_words(all));
     list.extend(unplaced(fabric));
     list.extend(widths(fabric));
     list.extend(implied_switches(fabric));
@@ -29,6 +33,19 @@ fn missing_rows(all: &Inventory) -> Option<Gap> {
     let (matrix, origin) = all.classes.as_ref()?;
     let devices: Vec<String> = matrix.cols.iter().filter(|c| !matrix.rows.contains(c)).cloned().collect();
     (!devices.is_empty()).then(|| Gap::Rows { tool: origin.tool.to_owned(), devices })
+}
+
+/// Words of a matrix for links of a maker's own, and for classes that are not known; a pair with one word both ways is named once.
+fn path_words(all: &Inventory) -> Vec<Gap> {
+    let Some((matrix, _)) = &all.classes else { return Vec::new() };
+    let of_word = |word: &PathWord| {
+        let named = word.cells.iter().filter_map(|(i, j)| Some((matrix.rows.get(*i)?, matrix.cols.get(*j)?)));
+        let mut seen: HashSet<(&String, &String)> = HashSet::new();
+        let once = named.filter(|(a, b)| seen.insert((a.min(b), a.max(b))));
+        let pairs = once.map(|(a, b)| (a.clone(), b.clone())).collect();
+        Gap::PathWord { word: word.word.clone(), meaning: word.meaning.clone(), pairs }
+    };
+    matrix.words.iter().map(of_word).collect()
 }
 
 fn unplaced(fabric: &Fabric) -> Vec<Gap> {
@@ -90,7 +107,9 @@ fn guessed_cards(fabric: &Fabric) -> Vec<Gap> {
 fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<Gap> {
     let (matrix, origin) = all.classes.as_ref()?;
     let gpus: Vec<usize> = (0..all.devices.len()).filter(|&d| all.devices[d].gpu).collect();
-    let hidden = |i: usize, j: usize| all.stated.class(gpus[i], gpus[j]).is_some_and(PathClass::is_gpu_link);
+    // what another maker's own links hide is named with their words
+    let is_named = |c: PathClass| c.is_gpu_link() && !matches!(c, PathClass::Gpu(Interconnect::Other, _));
+    let hidden = |i: usize, j: usize| all.stated.class(gpus[i], gpus[j]).is_some_and(is_named);
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
     let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::XGMI);

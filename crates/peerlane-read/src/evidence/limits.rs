@@ -73,7 +73,10 @@ pub(super) fn bytes(fact: &Fact) -> usize {
     const ROW: usize = 4 * NAME;
     let table = |rows: usize, cols: usize, cell: usize| rows * ROW + cols * NAME + rows * cols * cell;
     let long = match fact {
-        Fact::Classes(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<PathClass>>()),
+        Fact::Classes(m) => {
+            let words = m.words.iter().map(|w| 4 * NAME + w.cells.len() * size_of::<(usize, usize)>()).sum::<usize>();
+            table(m.rows.len(), m.cols.len(), size_of::<Option<PathClass>>()) + words
+        }
         Fact::P2p(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<P2pStatus>>()),
         Fact::Matrix(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<f64>>()),
         Fact::Gpus(gpus) => gpus.len() * (size_of::<GpuFacts>() + 3 * NAME),

@@ -1,11 +1,11 @@
-//! `rocm-smi --showtopo`: link types between AMD GPUs, and their NUMA nodes; with `--showproductname`, `--showbus` and
+//! `rocm-smi --showtopo`, and `hy-smi` with the same sections: link types between GPUs, and their NUMA nodes; with `--showproductname`, `--showbus` and
 //! `--showhw` what they are and where.
 
 use std::collections::BTreeMap;
 
 use super::amd_links::{Table, Tables};
 use super::text::Span;
-use super::words::{gpu_number, key_value, numbered, words};
+use super::words::{gpu_number, key_value, words};
 use super::{ClassMatrix, Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::{CpuList, PciAddress};
 
@@ -18,8 +18,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
     for (i, line) in text.iter() {
         match title(line) {
-            Some(title) if title.contains("ROCm System Management Interface") => output.finish(text, found),
-            Some(title) if title.contains("End of ROCm SMI Log") => output.finish(text, found),
+            Some(title) if title.contains("System Management Interface") => output.finish(text, found),
+            Some(title) if title.starts_with("End of ") => output.finish(text, found),
             Some(title) => output.begin(text, i, title, found),
             None => output.add(i, line),
         }
@@ -60,11 +60,13 @@ struct Output {
 
 impl Output {
     fn begin(&mut self, text: &Text, i: usize, title: &str, found: &mut Found) {
-        self.section = match title {
-            "Link Type between two GPUs" => Section::LinkType,
+        // `GPUs`, and what makers of the same tool call theirs
+        let between = title.split_once(" between two ").map_or(title, |(what, _)| what);
+        self.section = match between {
+            "Link Type" => Section::LinkType,
             "Numa Nodes" => Section::Numa,
-            "Weight between two GPUs" => Section::Weight,
-            "Hops between two GPUs" => Section::Hops,
+            "Weight" => Section::Weight,
+            "Hops" => Section::Hops,
             "Product Info" | "PCI Bus ID" => Section::Product,
             "Concise Hardware Info" => Section::Hardware,
             _ => Section::Other,
@@ -170,7 +172,7 @@ impl Output {
 /// The number of `GPU[0]` or `GPU 0` before the first colon, and what follows.
 fn of_gpu(line: &str) -> Option<(u32, &str)> {
     let (gpu, rest) = key_value(line)?;
-    Some((numbered(gpu.strip_prefix("GPU")?.trim_matches(['[', ']', ' ']), "")?, rest))
+    Some((gpu_number(&gpu.replace(['[', ']', ' '], ""))?, rest))
 }
 
 #[cfg(test)]
@@ -216,6 +218,17 @@ GPU[2]\t\t: (Topology) Numa Affinity: -1
         assert_eq!(m.between("GPU0", "GPU2"), None);
         assert_eq!(m.cell("GPU2", "GPU2"), Some(PathClass::Same));
         assert_eq!(m.numa_affinity, [Some("0".parse().unwrap()), Some("3".parse().unwrap()), None]);
+    }
+
+    #[test]
+    fn another_makers_sections() {
+        let text = TEXT.replace("GPU", "DCU").replace("ROCm System", "System").replace("ROCm SMI", "SMI");
+        let found = scanned(&text);
+        let [Fact::Classes(m)] = &found.evidence.iter().map(|e| e.fact.clone()).collect::<Vec<_>>()[..] else {
+            panic!()
+        };
+        assert_eq!((m.between("DCU0", "DCU1"), m.between("DCU0", "DCU2")), (Some(PathClass::XGMI), None));
+        assert_eq!(m.numa_affinity[1], Some("3".parse().unwrap()));
     }
 
     #[test]

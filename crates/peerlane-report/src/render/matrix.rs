@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::export::json::Classes;
 use peerlane::fabric::{Fabric, NodeId, NodeKind, PathClass};
-use peerlane::machine::SourcedMatrix;
+use peerlane::machine::{Machine, SourcedMatrix};
 use peerlane::names::ranges;
 
 use super::style::{self, paint};
@@ -131,8 +131,10 @@ fn for_management(fabric: &Fabric) -> Vec<NodeId> {
     nics.into_iter().filter(|id| rdma(id) == Some(false)).collect()
 }
 
-/// Writes the path classes between GPUs and NICs; NICs with long names are numbered in the columns.
-pub fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
+/// Writes the path classes between GPUs and NICs; NICs with long names are numbered in the columns. A word of a
+/// maker's own stands as its tool printed it.
+pub fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let fabric = &machine.fabric;
     let left_out = for_management(fabric);
     let shown: Vec<NodeId> = fabric.devices().into_iter().filter(|id| !left_out.contains(id)).collect();
     let classes = Classes::among(fabric, &shown);
@@ -140,11 +142,19 @@ pub fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let all = 2 + head + classes.cols.iter().map(|c| 1 + width(c).max(4)).sum::<usize>();
     let (rows, cols) =
         if all <= line_width() { (classes.rows, classes.cols) } else { keyed(fabric, &shown, &classes.rows) };
-    let show = |class: &Option<PathClass>| match class {
-        Some(class) => (class.to_string(), of_class(*class)),
-        None => ("?".to_owned(), style::DIM),
+    let stated = machine.stated_classes.as_ref().map(|(matrix, _)| matrix);
+    let word = |a: NodeId, b: NodeId| {
+        let place = |names: &[String], id: NodeId| names.iter().position(|name| *name == fabric.node(id).name);
+        stated.and_then(|m| m.word(place(&m.rows, a)?, place(&m.cols, b)?))
     };
-    let cells: Vec<Vec<Cell>> = classes.values.iter().map(|row| row.iter().map(show).collect()).collect();
+    let show = |(a, row): (&NodeId, &Vec<Option<PathClass>>)| -> Vec<Cell> {
+        let cell = |(b, class): (&NodeId, &Option<PathClass>)| {
+            let own = class.map_or_else(|| "?".to_owned(), |class| class.to_string());
+            (word(*a, *b).map_or(own, str::to_owned), class.map_or(style::DIM, of_class))
+        };
+        shown.iter().zip(row).map(cell).collect()
+    };
+    let cells: Vec<Vec<Cell>> = shown.iter().zip(&classes.values).map(show).collect();
     grid(out, &rows, &cols, &cells)?;
     if !left_out.is_empty() {
         let names: Vec<&str> = left_out.iter().map(|id| fabric.node(*id).name.as_str()).collect();
@@ -195,6 +205,7 @@ pub fn sourced(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
 mod tests {
     use super::*;
     use peerlane::fabric::{FabricBuilder, Link, LinkKind, Node, PcieWidth};
+    use peerlane::machine::MachineKind;
 
     fn lines(names: usize, value: f64) -> Vec<String> {
         let rows: Vec<String> = (0..names).map(|i| format!("GPU{i}")).collect();
@@ -240,7 +251,8 @@ mod tests {
             b.link(Link::new(root, node, LinkKind::pcie(PcieWidth::default())));
         }
         let mut out = Vec::new();
-        classes(&mut out, &b.build().unwrap()).unwrap();
+        let machine = Machine::new("m", MachineKind::Captured, b.build().unwrap());
+        classes(&mut out, &machine).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         let heads: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
         assert_eq!(heads, ["GPU0", "mlx5_0", "ens3"]);

@@ -3,15 +3,16 @@
 //! and AMD's have [`super::rocm_smi`] and [`super::amd_smi`].
 //!
 //! Each table's legend says what its words mean; without one, those that are known do ([`words`]). A word that neither knows is
-//! an unknown path. Devices keep their names, written as one word: `GPU 0/1` is `GPU0/1`.
+//! an unknown path. Words and devices keep the names that are printed: `MTL4`, `GPU 0/1`.
 
 mod words;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::words::{gpu_number, is_nic};
+use super::words::{is_nic, numbered};
 use super::{ClassMatrix, Fact, Found, Text};
-use peerlane_machine::fabric::PathClass;
+use peerlane_machine::fabric::{Interconnect, PathClass};
+use peerlane_machine::fact::PathWord;
 use words::Legend;
 
 const TOOL: &str = super::tool::PATH_MATRIX;
@@ -32,12 +33,7 @@ const ANSWERS: [&str; 14] =
 pub(super) fn scan(text: &Text, found: &mut Found) {
     for table in tables(text) {
         let lines = text.numbers(table.first, table.last);
-        let (matrix, unknown) = table.matrix(&Legend::around(text, table.first, table.last));
-        if !unknown.is_empty() {
-            let words: Vec<&str> = unknown.iter().take(8).map(String::as_str).collect();
-            let message = format!("what {} means is not known here: those paths are unknown", words.join(", "));
-            found.warn(text, TOOL, lines, message);
-        }
+        let matrix = table.matrix(&Legend::around(text, table.first, table.last));
         found.push(text, TOOL, lines, Fact::Classes(matrix));
     }
 }
@@ -91,11 +87,11 @@ impl Table {
         if line.len() < 6 || !line.bytes().any(|b| b.is_ascii_digit()) || line.contains(['=', '{', '"']) {
             return None;
         }
-        let (cols, extra) = header(&fields(line))?;
+        let (cols, extra) = header(&fields(line, usize::MAX))?;
         let mut table = Table { first: i, last: i, cols, extra, rows: Vec::new() };
         let mut gap = 0;
         for at in i + 1..text.len() {
-            match table.row(&fields(text.line(at))) {
+            match table.row(&fields(text.line(at), 1)) {
                 Some(row) if table.rows.len() < MAX_DEVICES => {
                     (table.last, gap) = (at, 0);
                     table.rows.push(row);
@@ -140,29 +136,31 @@ impl Table {
 
     /// Whether another maker's tool printed it: by its devices' names, or by a word that NVIDIA's has not.
     fn is_of_others(&self) -> bool {
-        let own = |name: &String| name.starts_with("GPU") && !name.contains('/') || is_nic(name);
+        let named = self.cols.iter().all(|name| numbered(name, "GPU").is_some() || is_nic(name));
+        let crossed = self.rows.iter().all(|row| matches!(self.own(row), Some("X" | "-")));
         let nvidia = |word: &str| {
             word.parse::<PathClass>().is_ok_and(|class| class.is_nvlink() || !class.is_gpu_link()) || word == "N/A"
         };
-        !self.cols.iter().all(own) || self.between().any(|word| !nvidia(word))
+        !named || !crossed || self.between().any(|word| !nvidia(word))
     }
 
-    /// The classes, and the words that nothing explains.
-    fn matrix(&self, legend: &Legend) -> (ClassMatrix, BTreeSet<String>) {
+    /// The classes, and the words that are not those of classes.
+    fn matrix(&self, legend: &Legend) -> ClassMatrix {
         let mut matrix = ClassMatrix { cols: self.cols.clone(), ..ClassMatrix::default() };
-        let mut unknown = BTreeSet::new();
-        for row in &self.rows {
-            let class = |(name, word): (&String, &String)| {
-                if *name == row.label {
-                    return Some(PathClass::Same);
+        let mut words: BTreeMap<&str, PathWord> = BTreeMap::new();
+        for (i, row) in self.rows.iter().enumerate() {
+            let mut cells = Vec::new();
+            for (j, (name, word)) in self.cols.iter().zip(&row.cells).enumerate() {
+                let class = if *name == row.label { Some(PathClass::Same) } else { legend.class(word) };
+                cells.push(class);
+                let own = matches!(class, None | Some(PathClass::Gpu(Interconnect::Other, _)));
+                if own && word.contains(char::is_alphabetic) && word != "N/A" {
+                    let meaning = legend.meaning(word).map(str::to_owned);
+                    let new = || PathWord { word: word.clone(), meaning, cells: Vec::new() };
+                    words.entry(word).or_insert_with(new).cells.push((i, j));
                 }
-                let class = legend.class(word);
-                if class.is_none() && word.contains(char::is_alphabetic) {
-                    unknown.insert(word.clone());
-                }
-                class
-            };
-            matrix.cells.push(self.cols.iter().zip(&row.cells).map(class).collect());
+            }
+            matrix.cells.push(cells);
             matrix.rows.push(row.label.clone());
             let value = |what: Extra| {
                 let at = self.extra.iter().position(|extra| *extra == what)?;
@@ -172,7 +170,10 @@ impl Table {
             matrix.numa_affinity.push(value(Extra::Numa).and_then(|v| v.parse().ok()));
             matrix.gpu_numa.push(None);
         }
-        (matrix, unknown)
+        matrix.words = words.into_values().collect();
+        let of_gpus = self.cols.first().and_then(|name| stem(name));
+        matrix.accelerators = self.cols.iter().filter(|name| stem(name) == of_gpus).cloned().collect();
+        matrix
     }
 }
 
@@ -184,28 +185,51 @@ fn header(fields: &[String]) -> Option<(Vec<String>, Vec<Extra>)> {
     let (cols, titles) = rest.split_at_checked(count).filter(|_| (2..=MAX_DEVICES).contains(&count))?;
     let distinct: HashSet<&String> = cols.iter().collect();
     let mut extra = Vec::new();
+    let mut before = "Affinity";
     for title in titles {
         match title.as_str() {
             "CPU" | "CPU-Affinity" | "CPU_Affinity" | "cpu" => extra.push(Extra::Cpu),
             "NUMA" | "NUMA_Affinity" | "NUMA-Affinity" | "numa" if extra.last() != Some(&Extra::Other) => {
                 extra.push(Extra::Numa);
             }
+            "Node" if before == "Affinity" => extra.push(Extra::Numa),
             "GPU" | "NPU" => extra.push(Extra::Other),
             "Affinity" | "affinity" | "ID" | "Node" | "node" | "NUMA" if !extra.is_empty() => {}
             _ => return None,
         }
+        before = title.as_str();
     }
     (distinct.len() == count).then(|| (cols.to_vec(), extra))
 }
 
-/// A device's name, written as one word.
+/// Whether a field names a device.
 fn is_device(field: &str) -> bool {
-    let (card, tile) = field.split_once('/').unwrap_or((field, "0"));
-    (gpu_number(card).is_some() && tile.bytes().all(|b| b.is_ascii_digit()) && !tile.is_empty()) || is_nic(field)
+    stem(field).is_some() || is_nic(field)
+}
+
+/// Names of accelerators in lower case, in which the kernel names network adapters.
+const LOWER: [&str; 8] = ["gpu", "npu", "xpu", "dcu", "mlu", "hpu", "card", "device"];
+
+/// What else is numbered in tables: adapters, and what is no device of one machine.
+const OTHERS: [&str; 12] =
+    ["NIC", "HCA", "NET", "CPU", "NUMA", "Node", "Socket", "Host", "Rank", "Port", "Switch", "Core"];
+
+/// `NPU` of `NPU0`, `GPU` of `GPU 0/1`, `HCU` of `HCU[3]`: the name of an accelerator, which a network adapter's is not.
+fn stem(name: &str) -> Option<&str> {
+    let (stem, number) = name.split_at(name.find(|c: char| c.is_ascii_digit() || c == '[')?);
+    let stem = stem.trim_end();
+    let number = number.trim_matches(['[', ']']);
+    let mut digits = number.split('/');
+    let is_number = digits.all(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+    let named = stem.len() > 1 && stem.bytes().all(|b| b.is_ascii_alphabetic() || matches!(b, b'-' | b'_'));
+    let other = OTHERS.iter().any(|other| stem.eq_ignore_ascii_case(other));
+    let upper = stem.starts_with(|c: char| c.is_ascii_uppercase()) && !other;
+    (is_number && named && (upper || LOWER.contains(&stem))).then_some(stem)
 }
 
 fn is_word(cell: &str) -> bool {
-    cell.len() <= MAX_WORD && (is_own(cell) || cell == "N/A" || cell.starts_with(|c: char| c.is_ascii_alphabetic()))
+    cell.len() <= MAX_WORD
+        && (is_own(cell) || matches!(cell, "N/A" | "?") || cell.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// What tools print for a device with itself.
@@ -213,30 +237,26 @@ fn is_own(word: &str) -> bool {
     matches!(word, "X" | "x" | "S" | "SELF" | "Self" | "self" | "-" | "--" | "*")
 }
 
-/// The cells of a line, which bars, tabs and blanks part; a device in two words, `GPU 0/1`, is one.
-fn fields(line: &str) -> Vec<String> {
+/// The cells of a line, which bars, tabs and blanks part. Of the first `names` fields, one of two words that name a device is one:
+/// `GPU 0/1`.
+fn fields(line: &str, names: usize) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut words = line
         .split(|c: char| c.is_whitespace() || matches!(c, '|' | '│' | '┃' | '║'))
-        .map(|word| word.trim_matches(['*', '`']))
+        .map(|word| word.trim_start_matches("**").trim_end_matches("**").trim_matches('`'))
         .filter(|word| !word.is_empty() && *word != ">")
         .peekable();
     while let Some(word) = words.next() {
-        let joined = words.peek().map(|next| format!("{word}{next}"));
-        match joined.filter(|joined| next_is_number(joined, word) && is_device(joined)) {
-            Some(joined) => {
+        let both = words.peek().filter(|_| all.len() < names && stem(word).is_none() && !is_nic(word));
+        match both.map(|next| format!("{word} {next}")).filter(|both| stem(both).is_some()) {
+            Some(both) => {
                 words.next();
-                all.push(joined);
+                all.push(both);
             }
             None => all.push(word.to_owned()),
         }
     }
     all
-}
-
-fn next_is_number(joined: &str, word: &str) -> bool {
-    let alphabetic = word.bytes().all(|b| b.is_ascii_alphabetic());
-    alphabetic && joined.get(word.len()..).is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]

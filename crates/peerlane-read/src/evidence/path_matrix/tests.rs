@@ -1,6 +1,6 @@
 use super::super::testing::scanned;
 use super::*;
-use peerlane_machine::fabric::Interconnect;
+use peerlane_machine::fabric::{CpuList, Interconnect};
 
 fn matrix(text: &str) -> ClassMatrix {
     let found = scanned(scan, text);
@@ -31,8 +31,9 @@ Legend:
     assert_eq!(m.between("DCU0", "DCU1"), Some(own(3)));
     assert_eq!((m.between("DCU0", "DCU2"), m.between("DCU1", "mlx5_0")), (Some(PathClass::Sys), Some(PathClass::Pxb)));
     assert_eq!(m.between("DCU2", "mlx5_0"), None, "no legend has it");
-    let found = scanned(scan, text);
-    assert!(found.warnings[0].message.contains("what YY means"), "{:?}", found.warnings);
+    let words: Vec<(&str, Option<&str>)> = m.words.iter().map(|w| (w.word.as_str(), w.meaning.as_deref())).collect();
+    assert_eq!(words, [("QQ3", Some("Connection over # of the maker's links")), ("YY", None)]);
+    assert_eq!((m.word(0, 1), m.word(0, 2)), (Some("QQ3"), None));
 }
 
 /// Ten makers' tables, by the words of their manuals.
@@ -53,10 +54,12 @@ fn ten_makers() {
         ("DCU0", "DCU1", "XGMI", PathClass::XGMI),
         ("HPU0", "HPU1", "PHB", PathClass::Phb),
         ("Device 0", "Device 1", "PXB", PathClass::Pxb),
+        ("HCU[0]", "HCU[1]", "PIX", PathClass::Pix),
+        ("Phy-ID0", "Phy-ID1", "SIO", own(0)),
     ] {
         let m = matrix(&two(a, b, word));
-        let name = |name: &str| name.replace(' ', "");
-        assert_eq!(m.between(&name(a), &name(b)), Some(class), "{a} {word}");
+        assert_eq!(m.between(a, b), Some(class), "{a} {word}");
+        assert_eq!(m.accelerators, [a, b], "devices keep their names");
         assert_eq!(m.cpu_affinity[0].as_ref().map(ToString::to_string).as_deref(), Some("0-7"), "{a}");
     }
 }
@@ -73,14 +76,26 @@ fn bars_and_boxes() {
 ";
     let m = matrix(text);
     assert_eq!(
-        (m.rows.as_slice(), m.between("Device0", "Device1")),
-        (["Device0".into(), "Device1".into()].as_slice(), Some(PathClass::Node))
+        (m.rows.as_slice(), m.between("Device 0", "Device 1")),
+        (["Device 0".into(), "Device 1".into()].as_slice(), Some(PathClass::Node))
     );
     assert_eq!(m.numa_affinity[1].as_ref().map(ToString::to_string).as_deref(), Some("1"));
     let m = matrix(
         "         GPU 0/0|GPU 0/1|CPU Affinity\nGPU 0/0  S      |MDF    |0-23,48-71\nGPU 0/1  MDF    |S      |0-23\n",
     );
-    assert_eq!(m.between("GPU0/0", "GPU0/1"), Some(own(0)));
+    assert_eq!(m.between("GPU 0/0", "GPU 0/1"), Some(own(0)));
+}
+
+#[test]
+fn affinities_behind_any_titles() {
+    let text = "      GPU0 GPU1 Node Affinity CPU Affinity\nGPU0  X  MX 0 0-7\nGPU1  MX  X  1  8-15\n";
+    let m = matrix(text);
+    let listed = |list: &Option<CpuList>| list.as_ref().map(ToString::to_string);
+    assert_eq!(m.numa_affinity.iter().map(listed).collect::<Vec<_>>(), [Some("0".into()), Some("1".into())]);
+    assert_eq!(listed(&m.cpu_affinity[1]), Some("8-15".into()));
+    // a class and the number of a node are two fields
+    let m = matrix("  NPU0 NPU1 NUMA Affinity\nNPU0 S SYS 0\nNPU1 SYS S 1\n");
+    assert_eq!((m.between("NPU0", "NPU1"), listed(&m.numa_affinity[1])), (Some(PathClass::Sys), Some("1".into())));
 }
 
 #[test]
@@ -95,6 +110,9 @@ fn what_is_no_such_matrix() {
         "=== Link Type between two GPUs ===\n   GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n",
         "   NPU0 NPU1\nNPU0 X\nNPU1 X\n",
         "   NPU0 NPU1\nNPU0 X HCCS\n",
+        // no accelerators
+        "   CPU0 CPU1\nCPU0 X UPI\nCPU1 UPI X\n",
+        "   Node 0 Node 1\nNode 0 X IB\nNode 1 IB X\n",
     ] {
         assert_eq!(scanned(scan, text), Found::default(), "{text}");
     }

@@ -58,11 +58,15 @@ impl<'a> Legend<'a> {
         Legend(lines.filter_map(entry).collect())
     }
 
+    /// What the legend says of a word.
+    pub(super) fn meaning(&self, word: &str) -> Option<&'a str> {
+        self.0.get(word).or_else(|| self.0.get(stem(word))).copied()
+    }
+
     /// The class that a word stands for.
     pub(super) fn class(&self, word: &str) -> Option<PathClass> {
         let (stem, count) = (stem(word), count(word));
-        let stated = self.0.get(word).or_else(|| self.0.get(stem));
-        if let Some(class) = stated.and_then(|meaning| by_meaning(meaning, count)) {
+        if let Some(class) = self.meaning(word).and_then(|meaning| by_meaning(meaning, count)) {
             return Some(class);
         }
         let upper = word.to_ascii_uppercase();
