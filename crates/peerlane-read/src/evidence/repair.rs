@@ -108,7 +108,7 @@ static BY_LENGTH: LazyLock<BTreeMap<usize, Vec<&'static str>>> = LazyLock::new(|
 
 /// The text with such headers repaired; `None` where it has none.
 pub(super) fn repaired(text: &Text, found: &mut Found) -> Option<Text> {
-    let mut repairs: BTreeMap<usize, String> = BTreeMap::new();
+    let mut repairs: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     // the last line that is not empty, which may be the title of a table
     let mut above = "";
     for (i, line) in text.iter() {
@@ -127,11 +127,11 @@ pub(super) fn repaired(text: &Text, found: &mut Found) -> Option<Text> {
                 short(repair.trim())
             );
             found.warn(text, "header", text.numbers(i, i), message);
-            repairs.insert(i, repair);
+            repairs.insert(i, vec![repair]);
         }
         above = trimmed;
     }
-    (!repairs.is_empty()).then(|| text.with(&repairs))
+    (!repairs.is_empty()).then(|| text.rewritten(&repairs))
 }
 
 fn short(line: &str) -> String {
