@@ -19,8 +19,8 @@ const TOOL: &str = "document table";
 /// More columns are data and no table for readers.
 const MAX_COLUMNS: usize = 64;
 
-/// Fewer rows may be anything.
-const MIN_ROWS: usize = 2;
+/// Fewer rates may be anything.
+const MIN_RATES: usize = 2;
 
 /// Lines above a table in which its title may stand, and the longest title.
 const TITLE_DISTANCE: usize = 3;
@@ -79,6 +79,10 @@ impl Block {
             self.push(i, cells);
             return;
         }
+        // a row of other numbers, such as times, is neither
+        if self.header.is_some() && cells.iter().skip(1).any(|cell| number_and_unit(cell).is_some()) {
+            return;
+        }
         self.finish(text, found);
         self.header = Some((i, cells));
     }
@@ -100,10 +104,10 @@ impl Block {
         let block = std::mem::take(self);
         let rated: Vec<usize> = block.rated.iter().copied().collect();
         let (Some((first, header)), Some((last, _))) = (&block.header, block.rows.last()) else { return };
-        let with_rates = block.rows.iter().filter(|(_, cells)| rated.iter().any(|&j| block.cell(cells, j).is_some()));
+        let rates = block.rows.iter().flat_map(|(_, cells)| rated.iter().filter(|&&j| block.cell(cells, j).is_some()));
         // a table of rates alone names nothing
         let worded: Vec<usize> = (0..header.len()).filter(|j| !rated.contains(j)).collect();
-        if with_rates.count() < MIN_ROWS || worded.is_empty() || rated.iter().any(|&j| j >= header.len()) {
+        if rates.count() < MIN_RATES || worded.is_empty() || rated.iter().any(|&j| j >= header.len()) {
             return;
         }
         let pick = |cells: &[String], columns: &[usize]| -> Vec<String> {
@@ -201,6 +205,14 @@ mod tests {
         let rates: Vec<_> = table.rows.iter().map(|row| row.rates[0].map(Rate::gb)).collect();
         assert_eq!(rates, [Some(13.46), Some(5.76), None]);
         assert_eq!(table.word_columns, ["nodes", "rank"]);
+    }
+
+    #[test]
+    fn one_row_of_several_rates_among_others() {
+        let text = "| Metric | TCP | RDMA |\n|---|---|---|\n| Latency | 21 us | 5 us |\n| **Bandwidth** | 4.67 Gbps | 9.2 Gbps |\n| Loss | 0 | 0 |\n";
+        let [table] = &tables(text)[..] else { panic!() };
+        assert_eq!((table.rows.len(), table.rows[0].words.join("")), (1, "Bandwidth".to_owned()));
+        assert_eq!(table.rate_columns, ["TCP", "RDMA"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod numbers;
 mod reflow;
+mod sizes;
 
 use std::collections::BTreeMap;
 
@@ -170,7 +171,7 @@ fn separated(line: &str, sign: char) -> Vec<String> {
 /// A cell without blanks, quotation marks, escapes and marks for bold and code.
 fn cell(text: &str) -> String {
     let trimmed = text.trim().trim_matches(['"', '“', '”', '„', '«', '»', '`']);
-    let trimmed = trimmed.trim_matches('*').trim_matches('`').trim();
+    let trimmed = trimmed.trim_matches(['*', '`', ' ']).replace("**", "");
     let mut plain = String::with_capacity(trimmed.len());
     let mut chars = trimmed.chars().peekable();
     while let Some(c) = chars.next() {
@@ -235,6 +236,7 @@ impl Block {
         let own = Style::of(self.numbers());
         let style = own.or(style);
         let (lists, form) = (self.has_lists(), self.form);
+        let sizes = self.rows.first().and_then(|row| row.cells.first()).and_then(|head| sizes::unit(head));
         let mut unclear = None;
         for Row { line, cells, .. } in self.rows {
             let mut plain = |cell: &str| match numbers::plain(cell, style) {
@@ -249,7 +251,11 @@ impl Block {
             let rewritten = if form == Form::Blanks {
                 numbers::in_place(original, &mut plain)
             } else {
-                cells.iter().map(|cell| plain(cell)).collect::<Vec<_>>().join("\t")
+                let mut cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+                if let Some((first, unit)) = cells.first_mut().zip(sizes) {
+                    *first = sizes::bytes(first, unit).map_or_else(|| std::mem::take(first), |bytes| bytes.to_string());
+                }
+                cells.join("\t")
             };
             if rewritten != original {
                 lines.insert(line, vec![rewritten]);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::super::words::is_device;
 use super::super::{Found, Text};
-use super::{MAX_CELLS, TOOL, numbers};
+use super::{MAX_CELLS, TOOL, numbers, sizes};
 
 /// A cell on a line of its own is no longer than this.
 const MAX_CELL: usize = 32;
@@ -68,7 +68,7 @@ fn cells_alone(
     }
     let mut at = 0;
     while let Some(rest) = tokens.get(at..).filter(|rest| rest.len() >= MIN_CELLS) {
-        let table = matrix(rest).filter(|table| table.is_split(rest)).or_else(|| sizes(rest));
+        let table = matrix(rest).filter(|table| table.is_split(rest)).or_else(|| by_size(rest));
         let Some(table) = table else {
             at += 1;
             continue;
@@ -233,12 +233,11 @@ fn matrix(tokens: &[Token]) -> Option<Table> {
 }
 
 /// Titles, then rows of as many cells, of which the first is a size.
-fn sizes(tokens: &[Token]) -> Option<Table> {
+fn by_size(tokens: &[Token]) -> Option<Table> {
     let is_number = |t: &Token| t.text.starts_with(|c: char| c.is_ascii_digit()) && numbers::is_value(t.text);
     let header = tokens.iter().take(MAX_CELL).take_while(|t| !is_number(t)).count();
     let titles = tokens.get(..header)?;
-    let first = titles.first()?.text.trim_start_matches(['#', ' ']).to_lowercase();
-    let sized = ["size", "bytes", "message size", "msg size", "transfer size (bytes)"].contains(&first.as_str());
+    let sized = sizes::unit(titles.first()?.text).is_some();
     if header < 2 || !sized {
         return None;
     }

@@ -85,3 +85,10 @@ fn topology_and_sizes_with_one_cell_a_line() {
     let lines: Vec<String> = shown(sizes).into_iter().map(|(_, line)| line).collect();
     assert_eq!(lines, ["#bytes #iterations BW average[Gb/sec]", "2 1000 0.11", "4 1000 0.22", "", "end"]);
 }
+
+#[test]
+fn sizes_of_messages_are_bytes() {
+    let text = "| Size | busbw |\n|---|---|\n| 1 MiB | 12,5 |\n| 8M | 20,25 |\n| 16 | 3,5 |\n";
+    let lines: Vec<String> = shown(text).into_iter().map(|(_, line)| line).collect();
+    assert_eq!(lines, ["Size busbw", "1048576 12.5", "8388608 20.25", "16 3.5"]);
+}
