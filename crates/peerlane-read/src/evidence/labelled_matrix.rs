@@ -53,6 +53,11 @@ struct Header {
     cols_are_sources: bool,
 }
 
+/// Whether a line is the header of such a matrix.
+pub(super) fn is_header(line: &str) -> bool {
+    header(&joined(line)).is_some()
+}
+
 /// At least two GPUs, with at most one other word before them.
 fn header(line: &str) -> Option<Header> {
     if !line.contains("GPU") {

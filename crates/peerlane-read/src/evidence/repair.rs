@@ -212,6 +212,10 @@ fn of_gpus(line: &str, below: &str) -> Option<String> {
         return None;
     }
     let words: Vec<&str> = line.split_whitespace().take(MAX_HEADER / 4).collect();
+    // a header names devices and no values
+    if words.iter().any(|word| word.parse::<f64>().is_ok()) {
+        return None;
+    }
     let name = |i: usize| format!("GPU{i}");
     let is = |i: usize| words.get(i).is_some_and(|word| *word == name(i));
     let right = (0..words.len()).filter(|i| is(*i)).count();
@@ -368,6 +372,7 @@ mod tests {
     fn whole_headers_and_sentences_stay() {
         for text in [
             "GPU0 GPU1 GPU2\n",
+            "GPU0 GPU2 20.31\n",
             "GPU0\tPIX\tSYS\n",
             "GPU0 and GPU 1\n",
             "Device access\nthe device\n",

@@ -21,6 +21,9 @@ const MAX_CELLS: usize = 520;
 /// Longer lines are no rows.
 const MAX_LINE: usize = 16 << 10;
 
+/// Lines above a table in which its title may stand.
+const TITLE_DISTANCE: usize = 3;
+
 /// Longer cells of comma- or semicolon-separated values are sentences.
 const MAX_VALUE: usize = 48;
 
@@ -31,6 +34,7 @@ pub(super) fn in_columns(text: &Text, found: &mut Found) -> Option<Text> {
     let blocks = blocks(text);
     let style = Style::of(blocks.iter().flat_map(Block::numbers));
     let mut lines: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    lines.extend(text.iter().filter(|(_, line)| is_rule_of_columns(line)).map(|(i, _)| (i, Vec::new())));
     for block in blocks {
         block.rewrite(text, style, &mut lines, found);
     }
@@ -104,6 +108,13 @@ fn is_rule(line: &str) -> bool {
     });
     // bars alone are a row without words
     all && strokes >= 3 && line.contains(['-', '=', '─', '━', '═', '╌', '┄'])
+}
+
+/// `=== ===`, `--- ---`: a stroke for each column, which no tool prints.
+fn is_rule_of_columns(line: &str) -> bool {
+    let line = line.trim();
+    let of = |stroke: char| line.starts_with(stroke) && line.chars().all(|c| c == stroke || c == ' ');
+    line.contains(' ') && (of('=') || of('-'))
 }
 
 fn is_bar(c: char) -> bool {
@@ -188,7 +199,7 @@ fn cell(text: &str) -> String {
 impl Block {
     /// Whether a row may follow the block's.
     fn takes(&self, form: Form, row: &Row) -> bool {
-        let Some(first) = self.rows.first() else { return form == Form::Bars || form == Form::Blanks };
+        let Some(first) = self.rows.first() else { return form == Form::Bars };
         let alike = match form {
             Form::Bars => row.framed == first.framed,
             Form::Semicolons | Form::Commas => row.cells.len() == first.cells.len(),
@@ -231,12 +242,27 @@ impl Block {
         self.rows.iter().filter(move |_| any).flat_map(|row| row.cells.iter().map(String::as_str))
     }
 
+    /// The unit of a matrix with numbered columns, the same in all cells, where a line above the table names it too.
+    fn common_unit(&self, text: &Text) -> Option<String> {
+        if !self.rows.first()?.cells.iter().skip(1).all(|label| label.parse::<u32>().is_ok()) {
+            return None;
+        }
+        let mut units =
+            self.rows.iter().skip(1).flat_map(|row| row.cells.iter().skip(1)).filter_map(|c| numbers::unit(c));
+        let unit = units.next()?;
+        let first = self.rows.first()?.line;
+        let above = || (first.saturating_sub(TITLE_DISTANCE)..first).any(|i| text.line(i).contains(unit));
+        let several = units.clone().next().is_some();
+        (several && units.all(|other| other == unit) && above()).then(|| unit.to_owned())
+    }
+
     /// The lines of the table in plain columns, where they differ; none for a line that goes.
     fn rewrite(self, text: &Text, style: Style, lines: &mut BTreeMap<usize, Vec<String>>, found: &mut Found) {
         let own = Style::of(self.numbers());
         let style = own.or(style);
         let (lists, form) = (self.has_lists(), self.form);
         let sizes = self.rows.first().and_then(|row| row.cells.first()).and_then(|head| sizes::unit(head));
+        let unit = self.common_unit(text).filter(|_| form != Form::Blanks);
         let mut unclear = None;
         for Row { line, cells, .. } in self.rows {
             let mut plain = |cell: &str| match numbers::plain(cell, style) {
@@ -252,6 +278,10 @@ impl Block {
                 numbers::in_place(original, &mut plain)
             } else {
                 let mut cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+                for cell in cells.iter_mut().skip(1) {
+                    let bare = unit.as_deref().and_then(|unit| cell.strip_suffix(unit)).map(|bare| bare.trim().len());
+                    cell.truncate(bare.unwrap_or(cell.len()));
+                }
                 if let Some((first, unit)) = cells.first_mut().zip(sizes) {
                     *first = sizes::bytes(first, unit).map_or_else(|| std::mem::take(first), |bytes| bytes.to_string());
                 }

@@ -200,6 +200,14 @@ pub(super) fn is_value(cell: &str) -> bool {
         || lone && (is_class(first) || matches!(first, "N/A" | "n/a" | "-" | "–" | "—"))
 }
 
+/// The unit of a cell that holds a number with one.
+pub(super) fn unit(cell: &str) -> Option<&str> {
+    let (first, rest) = cell.split_once(' ').unwrap_or((cell, ""));
+    let (_, own) = split(first)?;
+    let unit = if rest.is_empty() { own } else { rest.trim() };
+    (!unit.is_empty() && (own.is_empty() || rest.is_empty())).then_some(unit)
+}
+
 /// Whether a line is a row of numbers that blanks part: two words or more, of which all but the first and a few are values.
 pub(super) fn is_row(line: &str) -> bool {
     let mut words = line.split_whitespace();
