@@ -9,9 +9,12 @@ pub fn numbered(name: &str) -> Option<(&str, u64)> {
     Some((stem, digits.parse().ok()?))
 }
 
-/// The number of `GPU7`; signs and overlong numbers are none.
+/// What makers call their accelerators in front of a number.
+const ACCELERATORS: [&str; 9] = ["GPU", "NPU", "XPU", "DCU", "MLU", "HPU", "GCU", "PPU", "Device"];
+
+/// The number of `GPU7`, or of another maker's `NPU7`; signs and overlong numbers are none.
 pub fn gpu_number(name: &str) -> Option<u32> {
-    number_after(name, "GPU")
+    ACCELERATORS.iter().find_map(|prefix| number_after(name, prefix))
 }
 
 /// The number that is all of a name behind `prefix`; signs and overlong numbers are none.

@@ -9,7 +9,7 @@ use super::{CheckArgs, CheckFormat, Detail, Judgement, Redact};
 
 const READ: &str = "\
 Records of 'peerlane measure': files, whole or still growing; folders of them at any depth; archives
-(.tar, .tar.zst, .tar.gz, .zip); and output in which a label stands in front of every line:
+(.zip, .tar, packed or not); and output in which a label stands in front of every line:
   srun -N64 -l peerlane measure --quick --json | peerlane fleet -
 
 Records of 'peerlane measure --nodes' count for each of their nodes, by its host's name.

@@ -5,7 +5,6 @@ mod labelled;
 mod one;
 mod read;
 mod texts;
-mod zip;
 
 use std::ffi::OsString;
 use std::io::Write;

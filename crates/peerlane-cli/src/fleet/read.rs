@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use flate2::read::MultiGzDecoder;
 use peerlane::case::Case;
-use peerlane::evidence::{self, Files, Item};
+use peerlane::evidence::{self, Files, Item, Packing, Unpacked};
 use peerlane::fleet::{Dictionary, Node, Unread};
 use peerlane::input_file::{self, Entry, Folder, Kind, Refused, What};
 use peerlane::nodes::{NodesRun, looks_like_nodes_run};
@@ -24,7 +23,6 @@ use super::is_run;
 use super::labelled::{begins, split};
 use super::one::{NOTHING, One};
 use super::texts::{is_loose, joined, texts_of};
-use super::zip::{is_zip, unzip};
 use crate::redact::Redactor;
 use crate::target::nodes::{hide, learn};
 
@@ -41,7 +39,10 @@ const HEAD: u64 = 256;
 const MOST_LEVELS: usize = 12;
 
 /// Endings of files in folders that may hold records.
-const ENDINGS: [&str; 11] = ["json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "zip", "out", "txt", "log"];
+const ENDINGS: [&str; 16] = [
+    "json", "jsonl", "partial", "tar", "zst", "gz", "tgz", "bz2", "tbz", "tbz2", "xz", "txz", "zip", "out", "txt",
+    "log",
+];
 
 /// The records of some targets.
 #[derive(Default)]
@@ -364,29 +365,23 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
         refuse("it is empty".to_owned());
         return true;
     }
-    let files = match unpacked(name, &bytes) {
-        Some(Ok(files)) => files,
-        Some(Err(why)) => {
-            refuse(why);
-            return true;
-        }
-        None => return text(name, path, bytes, named, pass),
-    };
-    let lists = |(inner, read): &(String, Result<Vec<u8>, String>)| {
-        inner == MANIFEST && read.as_ref().is_ok_and(|bytes| is_manifest(bytes))
-    };
+    if Packing::of(&bytes).is_none() {
+        return text(name, path, bytes, named, pass);
+    }
+    let Unpacked { files, single, problems } = evidence::unpacked(bytes, MAX_UNPACKED);
+    for why in problems {
+        refuse(why);
+    }
+    let lists =
+        |(inner, item): (&str, &Item)| inner == MANIFEST && matches!(item, Item::File(bytes) if is_manifest(bytes));
     if let Some(path) = path.filter(|_| files.iter().any(lists)) {
         pass(One::gathered(path));
         return true;
     }
-    let mut some = false;
-    for (inner, read) in files {
-        let name = if inner.is_empty() { name.to_owned() } else { format!("{name}/{inner}") };
-        match read {
-            // archives within archives unpack without end
-            Ok(bytes) if unpacked_kind(&bytes) => {}
-            Ok(bytes) => some |= text(&name, None, bytes, inner.is_empty(), pass),
-            Err(why) => pass(One::new(&name, None, Err(why))),
+    let mut some = single.is_some_and(|bytes| text(name, None, bytes, true, pass));
+    for (inner, item) in files {
+        if let Item::File(bytes) = item {
+            some |= text(&format!("{name}/{inner}"), None, bytes, false, pass);
         }
     }
     if !some && named {
@@ -396,47 +391,6 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
         }
     }
     some || named
-}
-
-fn unpacked_kind(bytes: &[u8]) -> bool {
-    is_zip(bytes) || bytes.starts_with(&[0x1f, 0x8b]) || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
-}
-
-/// The files of an archive; one without a name where it is a compressed file; `None` where it is neither.
-type Packed = Vec<(String, Result<Vec<u8>, String>)>;
-
-fn unpacked(name: &str, bytes: &[u8]) -> Option<Result<Packed, String>> {
-    if is_zip(bytes) {
-        return Some(Ok(unzip(bytes, MAX_UNPACKED)));
-    }
-    let mut inflated = Vec::new();
-    let gzip = bytes.starts_with(&[0x1f, 0x8b]);
-    let bytes = if gzip {
-        match MultiGzDecoder::new(bytes).take(MAX_UNPACKED as u64 + 1).read_to_end(&mut inflated) {
-            Ok(_) if inflated.len() > MAX_UNPACKED => {
-                return Some(Err(format!("it unpacks to more than {} MiB", MAX_UNPACKED >> 20)));
-            }
-            // what precedes the cut is read
-            Err(error) if inflated.is_empty() => return Some(Err(format!("it is damaged: {error}"))),
-            _ => inflated.as_slice(),
-        }
-    } else {
-        bytes
-    };
-    let tar = bytes.get(257..).is_some_and(|rest| rest.starts_with(b"ustar"));
-    if !tar && !bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        return gzip.then(|| Ok(vec![(String::new(), Ok(bytes.to_vec()))]));
-    }
-    let files = match evidence::unpack(name, bytes.to_vec()) {
-        Ok(files) => files,
-        Err(error) => return Some(Err(error.to_string())),
-    };
-    let single = files.len() == 1 && files.iter().all(|(path, _)| path == name);
-    let files = files.iter().filter_map(|(path, item)| match item {
-        Item::File(bytes) => Some((if single { String::new() } else { path.to_owned() }, Ok(bytes.clone()))),
-        Item::Link(_) => None,
-    });
-    Some(Ok(files.collect()))
 }
 
 fn utf8(bytes: Vec<u8>) -> Result<String, String> {

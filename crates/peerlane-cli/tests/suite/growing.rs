@@ -228,6 +228,7 @@ pub(crate) const FORMATS: &[Format] = &[
         "{ \"name\" : \"host_to_device_memcpy_ce\", \"status\" : \"Passed\", \"bandwidth_description\" : \"memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\", \"bandwidth_matrix\" : [ [ \"{i}.5\", \"N/A\" ] ] },\n",
         "{ \"name\" : \"one_to_all_write_ce\", \"status\" : \"Waived\" } ] } }\n",
     ),
+    matrix("path matrix", "", "", ["NPU", "NPU"], ["X", "HCCS"]),
     matrix("p2pmark", "=== Sequential P2P bandwidth (GB/s) ===\n\n", " Dst->", ["GPU", "GPU "], ["-", "56.10"]),
     rows(
         "nccl-tests",

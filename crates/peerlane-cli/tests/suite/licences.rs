@@ -70,11 +70,14 @@ fn terms(package: &Value) -> (&'static str, String) {
     // one is enough of several that are joined by OR, or by a stroke as it was once written
     assert!(!offered.contains(" AND "), "{name}: {offered}: decide which texts it takes");
     let options: Vec<&str> = offered.split([' ', '/', '(', ')']).collect();
-    let chosen = ["MIT", "ISC", "Zlib"].into_iter().find(|licence| options.contains(licence));
+    let chosen =
+        ["MIT", "ISC", "Zlib", "Apache-2.0", "bzip2-1.0.6"].into_iter().find(|licence| options.contains(licence));
     let chosen = chosen.unwrap_or_else(|| panic!("{name}: {offered}: a further licence is a decision"));
     let phrase = match chosen {
         "MIT" => "Permission is hereby granted, free of charge",
         "ISC" => "Permission to use, copy, modify, and/or distribute this software",
+        "Apache-2.0" => "Apache License",
+        // Zlib's, and bzip2's, which is made of it
         _ => "Altered source versions must be plainly marked",
     };
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

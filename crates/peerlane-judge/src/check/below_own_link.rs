@@ -1,10 +1,12 @@
-//! GPUs whose every number is far below what the PCIe link of the product carries, where no source reports their links.
+//! GPUs whose every number is far below what the PCIe link of the product carries, where no source reports their links. Widths
+//! that were fitted to these very numbers do not excuse them.
 
 use super::prelude::*;
 use super::slow_path::{PAYLOAD, is_payload_of};
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::{Bytes, Rate};
+use peerlane_model::assumptions::Rating;
 
 pub(super) const RULE: Rule = Rule::new("below-own-link", One(run));
 
@@ -18,6 +20,9 @@ const BELOW_HOST: f64 = 0.46;
 /// Below this share not even links of half the generation and half the lanes explain it: an eighth, and what packets cost.
 const BROKEN: f64 = 0.15;
 
+/// The least that is built for a GPU of which no product is known: any since 2012 has it.
+const LEAST: PcieWidth = PcieWidth::new(PcieGeneration::Gen3, 16);
+
 /// Smaller copies are mostly start-up.
 const LARGE: Bytes = Bytes::from_mib(4);
 
@@ -25,6 +30,8 @@ const LARGE: Bytes = Bytes::from_mib(4);
 struct Low<'m> {
     gpu: NodeId,
     link: PcieWidth,
+    /// Whether that is its product's link.
+    product: bool,
     raw: Rate,
     /// Below which share of it this is low.
     below: f64,
@@ -38,6 +45,10 @@ fn run(view: &View) -> Option<Raised> {
     let low: Vec<Low> = view.of_kind(NodeKind::Gpu).into_iter().filter_map(|gpu| judge(view, gpu)).collect();
     let worst = lowest(&low, |l| l.best.2.gb())?;
     let names: Vec<&str> = low.iter().map(|l| view.name(l.gpu)).collect();
+    let has = match worst.product {
+        true => format!("{} product has", verb(&names, "its", "their")),
+        false => "a GPU has at least".to_owned(),
+    };
     let Low { link, raw, best: (measured, cell, best), .. } = worst;
     let fits = fits(*link, *best);
     let fits = if fits.is_empty() { String::new() } else { format!(", the rate of PCIe {}", fits.join(" or ")) };
@@ -50,9 +61,8 @@ fn run(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(kind, severity, certainty)
         .summary(format!(
-            "No measured rate of {} exceeds {best}{fits}; {} product has PCIe {link}, which carries {raw}",
+            "No measured rate of {} exceeds {best}{fits}; {has} PCIe {link}, which carries {raw}",
             list(&names),
-            verb(&names, "its", "their")
         ))
         .expected(format!("with some peer or the host at least {} of the {raw} of PCIe {link}", percent(worst.below)))
         .measured(format!("{} {best} at most ({})", view.arrow(&measured.matrix, cell), measured.matrix.describe()))
@@ -76,17 +86,22 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
     if view.pcie_above(gpu).is_some_and(reported) {
         return None;
     }
-    let link = view.part(gpu)?.pcie?;
+    let own = view.part(gpu).and_then(|part| part.pcie);
+    let fitted = view.fit.as_ref().is_some_and(|fit| fit.rating > Rating::Usual);
+    let link = own.or(Some(LEAST).filter(|_| fitted && view.part(gpu).is_none()))?;
     let raw = link.raw_rate()?;
     let mut best: Option<(&SourcedMatrix, Cell, Rate)> = None;
     let mut conclusive = false;
     let mut with_peers = false;
+    let mut excused = own.is_none();
     for (at, measured) in view.bandwidths().filter(|(_, o)| is_of_large_copies(&o.matrix)) {
         for cell in view.cells_of(&measured.matrix, gpu) {
-            // slow-path checks what has an expectation
-            if view.expected_rate(at, &cell).is_some() {
+            // slow-path checks what has an expectation of its own
+            let expected = view.expected_rate(at, &cell).is_some();
+            if expected && !fitted {
                 return None;
             }
+            excused |= expected;
             let direct = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
             with_peers |= cell.nodes().is_some();
             conclusive |= cell.nodes().is_none() || (measured.matrix.p2p == Some(true) && direct);
@@ -96,9 +111,17 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
             }
         }
     }
-    let below = if with_peers { BELOW } else { BELOW_HOST };
-    let best = best.filter(|(.., rate)| conclusive && rate.gb() < below * raw.gb())?;
-    Some(Low { gpu, link, raw, below, best })
+    let below = match (excused, conclusive) {
+        // widths fitted to them explain all but what no link that is built for a GPU does
+        (true, true) => BROKEN,
+        (true, false) => BROKEN / 2.0,
+        (false, true) if with_peers => BELOW,
+        (false, true) => BELOW_HOST,
+        // copies through the host may be slow for other reasons
+        (false, false) => return None,
+    };
+    let best = best.filter(|(.., rate)| rate.gb() < below * raw.gb())?;
+    Some(Low { gpu, link, product: own.is_some(), raw, below, best })
 }
 
 /// Whether a matrix is of large copies of pinned memory alone.

@@ -15,6 +15,7 @@ use peerlane_machine::machine::MachineKind;
 use peerlane_machine::matrix::Direction;
 use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
+use peerlane_read::evidence::tool;
 
 /// The verdict that follows from findings, from what was judged and from what is missing.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
@@ -194,18 +195,25 @@ pub fn next_commands(context: &Context) -> Vec<&'static str> {
     }
     let is_amd =
         machine.fabric.nodes().iter().any(|node| is_amd_gpu(context, node)) || machine.evidence.iter().any(is_of_amd);
-    let commands: &[(&str, &str)] = if is_amd {
-        &[("lspci -vv", "lspci -vvv"), ("rocm_bandwidth_test", "rocm-bandwidth-test")]
-    } else {
-        &[("nvidia-smi -q", "nvidia-smi -q -x"), ("nvidia-smi topo -p2p", "nvidia-smi topo -p2p r")]
+    let is_other = !is_amd && is_of_other_maker(context);
+    let commands: &[(&str, &str)] = match (is_amd, is_other) {
+        (true, _) => &[("lspci -vv", "lspci -vvv"), ("rocm_bandwidth_test", "rocm-bandwidth-test")],
+        (_, true) => &[("lspci -vv", "lspci -vvv")],
+        _ => &[("nvidia-smi -q", "nvidia-smi -q -x"), ("nvidia-smi topo -p2p", "nvidia-smi topo -p2p r")],
     };
     let is_new = |(tool, _): &&(&str, &str)| !machine.evidence.iter().any(|e| e.origin.tool.starts_with(tool));
     let mut next: Vec<&str> = commands.iter().filter(is_new).map(|(_, command)| *command).collect();
     // rates are worth most where the other two are there and gave no verdict
-    if next.len() < commands.len() && !is_amd {
+    if next.len() < commands.len() && !is_amd && !is_other {
         next.push("peerlane measure -o run.json");
     }
     next
+}
+
+/// Whether the tool of a maker other than NVIDIA and AMD printed the paths.
+fn is_of_other_maker(context: &Context) -> bool {
+    let tools = || context.case.machine.evidence.iter().map(|e| e.origin.tool);
+    tools().any(|tool| tool == tool::PATH_MATRIX) && !tools().any(|tool| tool.starts_with("nvidia-smi"))
 }
 
 /// Whether a node is a GPU of AMD's, by its part.

@@ -114,14 +114,7 @@ fn narrow_unplaced(view: &View) -> Vec<Raised> {
     let report = |((now, possible), members): ((u8, u8), Vec<Unplaced>)| {
         let factor = f64::from(possible) / f64::from(now.max(1));
         let names = view.names_of(&members.iter().map(|device| device.id).collect::<Vec<_>>());
-        // boards share sixteen lanes between two slots, and those for desktops have one of four lanes at the chipset
-        let shares = |device: &Unplaced| {
-            let node = fabric.node(device.id);
-            let product = node.product.as_deref().unwrap_or_default();
-            node.kind == NodeKind::Gpu
-                && !product.contains("SXM")
-                && factor <= if product.contains("GeForce") { 4.0 } else { 2.0 }
-        };
+        let shares = |device: &Unplaced| may_share_lanes(view, device.id, factor);
         // adapters do not slow down while they are idle, and a slot that has fewer lanes is not slower, too
         let is_gpu = |device: &Unplaced| fabric.node(device.id).kind == NodeKind::Gpu;
         let lost_both = members.iter().all(|device| device.is_slower && !is_gpu(device));
@@ -151,6 +144,16 @@ fn narrow_unplaced(view: &View) -> Vec<Raised> {
     grouped(narrow.map(|device| (device.lanes, device))).into_iter().map(report).collect()
 }
 
+/// Whether a GPU's slot may have that many times fewer lanes than the card: boards share sixteen lanes between two slots, and
+/// those for desktops have one of four lanes at the chipset.
+fn may_share_lanes(view: &View, id: NodeId, factor: f64) -> bool {
+    let node = view.fabric().node(id);
+    let product = node.product.as_deref().unwrap_or_default();
+    node.kind == NodeKind::Gpu
+        && !product.contains("SXM")
+        && factor <= if product.contains("GeForce") { 4.0 } else { 2.0 }
+}
+
 /// Whether the link above an endpoint or card is narrow. Switch ports are not checked: bridges report
 /// wrong widths, and a narrow uplink shows in what the devices below it reach.
 fn judge(view: &View, id: NodeId) -> Option<(Key, (LinkId, NodeId))> {
@@ -162,6 +165,7 @@ fn judge(view: &View, id: NodeId) -> Option<(Key, (LinkId, NodeId))> {
     let link = fabric.link(at);
     let LinkKind::Pcie { running, allowed, slot } = &link.kind else { return None };
     let (running, allowed) = (*running, *allowed);
+    let stated = running;
     if link.assumed || running.is_unknown() {
         return None;
     }
@@ -182,15 +186,18 @@ fn judge(view: &View, id: NodeId) -> Option<(Key, (LinkId, NodeId))> {
         let now = if view.is_captured() { PcieWidth { generation: None, ..running } } else { running };
         return key(Reason::BelowAllowed, now, allowed);
     }
-    if below(running.generation, allowed.generation) {
-        return key(if view.is_captured() { Reason::Idle } else { Reason::BelowAllowed }, running, allowed);
+    let idle = below(running.generation, allowed.generation);
+    if idle && !view.is_captured() {
+        return key(Reason::BelowAllowed, running, allowed);
     }
     let wired = slot.as_ref().and_then(|name| view.machine.slots.iter().find(|s| s.name == *name)).map(|s| s.wired);
     let card = view.part(id).and_then(|part| part.pcie);
+    let running = if idle { PcieWidth { generation: allowed.generation, ..running } } else { running };
     let possible = PcieWidth { generation: running.generation, lanes: card.and_then(|c| c.lanes) };
     match (below(running.lanes, possible.lanes), below(running.lanes, wired)) {
         (true, true) => key(Reason::BelowSlot, running, PcieWidth { lanes: possible.lanes.min(wired), ..possible }),
         (true, false) => key(Reason::CardWider, running, possible),
+        _ if idle => key(Reason::Idle, stated, allowed),
         _ => None,
     }
 }
@@ -227,9 +234,11 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         Limit::BothEnds => "both ends allow",
         Limit::OneEnd => "the device, if not its slot, allows",
     };
+    let shares = limit == Limit::OneEnd && members.iter().all(|(_, id)| may_share_lanes(view, *id, factor));
+    let (kind, certainty) = if shares { (Design, Possible) } else { (Fault, Likely) };
     let raised = match reason {
         Reason::BelowAllowed | Reason::BelowSlot => RULE
-            .raise(Fault, Warning, Likely)
+            .raise(kind, Warning, certainty)
             .summary(format!("{who} {run} at {now}, but {allows} {more}"))
             .fix(fix(view, running, possible, members)),
         Reason::CardWider => RULE

@@ -7,6 +7,13 @@ use peerlane_model::comparison::{Measurement, Series, Standing};
 
 pub(super) const RULE: Rule = Rule::new("unexplained-value", Many(run)).and_left(beyond);
 
+/// A pair below this share of the lowest of all others: no two kinds of sound paths of one machine are so far apart that only
+/// one pair has the worse one.
+const DEAD: f64 = 0.25;
+
+/// Pairs that are not compared with fewer others.
+const FEWEST: usize = 6;
+
 fn run(view: &View) -> Vec<Raised> {
     let Some(fit) = &view.fit else { return Vec::new() };
     let by_metric = grouped(fit.unexplained.iter().map(|value| (value.metric, value)));
@@ -30,18 +37,54 @@ fn report(view: &View, values: &[&Unexplained], sets: usize) -> Option<Raised> {
     };
     let named = values.iter().filter_map(pair);
     let subjects: Vec<_> = distinct(named);
+    let least_other = least_of_others(view, values).filter(|least| worst.measured < DEAD * least);
+    let (certainty, summary) = match least_other {
+        Some(least) => {
+            let others = format!("where every other pair has {least:.2} {unit} or more");
+            (Likely, format!("{from} and {to} reach {:.2} {unit}, {others}", worst.measured))
+        }
+        None => {
+            let between = words::pairs(&between);
+            (Possible, format!("No assumption about the unknown links explains what was measured between {between}"))
+        }
+    };
     let raised = RULE
-        .raise(Fault, Warning, Possible)
-        .summary(format!("No assumption about the unknown links explains what was measured between {}", words::pairs(&between)))
+        .raise(Fault, Warning, certainty)
+        .summary(summary)
         .expected(format!(
             "{least:.2} to {most:.2} {unit}: the widest interval of the likely ones of {sets} sets of assumptions"
         ))
         .measured(format!("{from}→{to} {:.2} {unit} ({})", worst.measured, worst.metric.describe()))
         .evidence(view.cite([&worst.origin]))
-        .fix("Check again with the output of `nvidia-smi -q` or `lspci -vvv` (link widths) and of `nvidia-smi topo -p2p r`.")
+        .fix(match least_other {
+            Some(_) => {
+                "Look at what only this pair shares: a bridge or cable between the two, the switch above them, a redirect (ACS) at \
+                 their ports. Compare the output of `lspci -vvv` (link widths, ACSCtl) and of `nvidia-smi topo -p2p r`."
+            }
+            None => "Check again with the output of `nvidia-smi -q` or `lspci -vvv` (link widths) and of `nvidia-smi topo -p2p r`.",
+        })
         .confirm("`nvidia-smi -q`")
         .about(subjects);
     Some(raised)
+}
+
+/// The lowest value of the same kind between other devices, where only one pair is unexplained and there are enough others.
+fn least_of_others(view: &View, values: &[&Unexplained]) -> Option<f64> {
+    let first = values.first()?;
+    let is_of_pair = |a: &str, b: &str| first.ends == [a, b] || first.ends == [b, a];
+    if !values.iter().all(|value| is_of_pair(&value.ends[0], &value.ends[1])) {
+        return None;
+    }
+    let series = view.comparison.series().iter().find(|series| {
+        series.metric() == first.metric && series.source().origin().is_some_and(|origin| *origin == first.origin)
+    })?;
+    let matrix = series.matrix();
+    let mut others = Vec::new();
+    for (i, row) in matrix.rows.iter().enumerate() {
+        let other = |(j, col): (usize, &String)| matrix.value(i, j).filter(|_| col != row && !is_of_pair(row, col));
+        others.extend(matrix.cols.iter().enumerate().filter_map(other));
+    }
+    (others.len() >= FEWEST).then(|| others.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 /// A value that is worse than its interval allows.
@@ -134,7 +177,8 @@ Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)
     fn a_value_far_from_all_others_of_its_kind_is_reported() {
         assert_eq!(found("25.03"), vec![]);
         let found = found("3.10");
-        assert_eq!((found.len(), found[0].severity, found[0].certainty), (1, Warning, Possible));
+        assert_eq!((found.len(), found[0].severity, found[0].certainty), (1, Warning, Likely));
+        assert!(found[0].summary.contains("every other pair has 25.01"), "{}", found[0].summary);
         assert!(found[0].measured.starts_with("GPU1→GPU3 3.10 GB/s"), "{}", found[0].measured);
     }
 }

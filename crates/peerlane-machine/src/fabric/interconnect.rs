@@ -19,6 +19,8 @@ pub enum Interconnect {
     C2c,
     /// UALink between accelerators, directly or through its switches.
     Ualink,
+    /// Another maker's own link, of which no rate is known here.
+    Other,
 }
 
 /// What is known of a family.
@@ -143,7 +145,7 @@ const UALINK_200G: Generation = plain(
 );
 
 /// The table.
-pub const FAMILIES: [Family; 4] = [
+pub const FAMILIES: [Family; 5] = [
     Family {
         interconnect: Interconnect::Nvlink,
         key: "nvlink",
@@ -267,6 +269,17 @@ pub const FAMILIES: [Family; 4] = [
         request: 0.0,
         usual: Some(UALINK_200G),
         generations: &[UALINK_200G],
+    },
+    Family {
+        interconnect: Interconnect::Other,
+        key: "link",
+        title: "the maker's own link",
+        label: Label::Counted("LINK"),
+        link: "link",
+        example: "link 4",
+        request: 0.0,
+        usual: None,
+        generations: &[],
     },
 ];
 

@@ -163,7 +163,7 @@ pub struct PcieWidth {
 
 impl PcieWidth {
     /// A link of known generation and lanes.
-    pub fn new(generation: PcieGeneration, lanes: u8) -> Self {
+    pub const fn new(generation: PcieGeneration, lanes: u8) -> Self {
         Self { generation: Some(generation), lanes: Some(lanes) }
     }
 

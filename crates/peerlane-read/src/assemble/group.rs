@@ -15,6 +15,7 @@ use peerlane_machine::fact::{ClassMatrix, Evidence, Fact, GpuFacts, P2pCapabilit
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::names::gpu_number;
 
+use super::folders;
 use super::platforms;
 use super::stated::ByName;
 
@@ -24,6 +25,8 @@ pub(super) struct Cluster {
     /// In the order they were found.
     pub(super) evidence: Vec<Evidence>,
     identity: Identity,
+    /// The folder of its host, where a bundle has one for each.
+    pub(super) folder: Option<String>,
 }
 
 /// What distinguishes machines.
@@ -57,16 +60,18 @@ enum Relation {
 /// Splits statements by machine.
 pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     let mut clusters: Vec<Cluster> = Vec::new();
+    let folders = folders::hosts(&evidence);
     let labelled = labelled_sources(&evidence);
     for run in runs(platforms::split(evidence)) {
         let mut identity = Identity::of(&run);
         let source = run.first().map(|e| e.origin.source.clone());
-        let label = source.as_ref().and_then(|s| labelled.get(s));
-        identity.host = label.cloned().or(identity.host);
+        let label = |labels: &BTreeMap<Arc<str>, String>| source.as_ref().and_then(|s| labels.get(s)).cloned();
+        let folder = label(&folders);
+        identity.host = label(&labelled).or(folder.clone()).or(identity.host);
         match home(&clusters, &run, &identity, source.as_ref()) {
             Some(at) => clusters[at].take(run, &identity),
             None => {
-                let mut cluster = Cluster::default();
+                let mut cluster = Cluster { folder, ..Cluster::default() };
                 cluster.take(run, &identity);
                 clusters.push(cluster);
             }
@@ -389,9 +394,9 @@ impl Identity {
     }
 }
 
-/// `GPU0` … `GPU15`.
+/// `GPU0` … `GPU15`, and `GPU0/1`, a die of a card.
 pub(super) fn is_gpu_label(name: &str) -> bool {
-    gpu_number(name).is_some()
+    gpu_number(name.split_once('/').map_or(name, |(card, _)| card)).is_some()
 }
 
 fn without_function(address: PciAddress) -> PciAddress {

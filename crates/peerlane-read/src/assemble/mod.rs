@@ -10,6 +10,7 @@
 mod contradictions;
 mod device;
 mod emit;
+mod folders;
 mod from_classes;
 mod from_pci;
 mod gaps;
@@ -40,7 +41,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::evidence::{Found, Heading, MAX_PAIRS, MAX_STATEMENTS};
+use crate::evidence::{Found, Heading, MAX_PAIRS, MAX_STATEMENTS, tool};
 use peerlane_machine::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
 use peerlane_machine::fact::{Evidence, Fact, P2pMatrix, P2pStatus};
 use peerlane_machine::machine::reading::Doubted;
@@ -57,19 +58,22 @@ use skeleton::Skeleton;
 /// scan go to the machine whose source they are about, or to the first.
 pub fn assemble(found: Found) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
+    let mut folders = Vec::new();
     let (mut room, mut left_out) = (MAX_PAIRS, 0);
     for cluster in group::group(found.evidence) {
         // one machine is always read
         let most = if machines.is_empty() { usize::MAX } else { room };
+        let folder = cluster.folder.clone();
         match machine(cluster, most) {
             Ok((machine, pairs)) => {
                 room = room.saturating_sub(pairs);
+                folders.push(folder);
                 machines.push(machine);
             }
             Err(TooManyPairs) => left_out += 1,
         }
     }
-    name(&mut machines, &found.headings);
+    name(&mut machines, &folders, &found.headings);
     remarks::attribute(&mut machines, found.remarks, &found.sections);
     for machine in &mut machines {
         sweeps::state(machine);
@@ -215,7 +219,9 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
     });
     if let Some((matrix, origin)) = &all.classes {
         let asymmetric = contradictions::asymmetric(matrix, origin);
-        let nested = contradictions::not_nested(&built.wrong, origin).filter(|_| asymmetric.is_none());
+        // another maker's words need not be classes that nest
+        let nests = asymmetric.is_none() && origin.tool != tool::PATH_MATRIX;
+        let nested = contradictions::not_nested(&built.wrong, origin).filter(|_| nests);
         contradicted.extend(asymmetric);
         contradicted.extend(nested);
     }
@@ -330,7 +336,7 @@ fn keep_p2p(machine: &mut Machine, matrix: &P2pMatrix) {
 
 /// Names machines: one alone by its host name or where it was read from, several by the headings
 /// above their first statements.
-fn name(machines: &mut [Machine], headings: &[Heading]) {
+fn name(machines: &mut [Machine], folders: &[Option<String>], headings: &[Heading]) {
     let mut taken: HashSet<String> = HashSet::new();
     // where the count goes on, so that very many machines below one heading take no time in its square
     let mut next: HashMap<String, u32> = HashMap::new();
@@ -349,7 +355,12 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         });
         // a table's own word for a machine is better than the heading above the table
         let rated = label.clone().filter(|_| machine.fabric.nodes().is_empty());
-        let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
+        let folder = folders.get(i).cloned().flatten();
+        let base = match folder {
+            _ if alone => label.or_else(|| place(machine)),
+            Some(folder) => label.or(Some(folder)),
+            None => rated.or(heading).or(label),
+        };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
         let again = next.entry(base.clone()).or_insert(2);

@@ -58,6 +58,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
     add.mesh(&mesh, &ports, builder);
     ports.to_cpus(nodes, builder, add.origin.as_ref());
     add.xgmi(&ports, builder);
+    add.others(builder);
     add.c2c(builder);
     let name = |d: &usize| all.devices[*d].name.clone();
     outcome.undecided = mesh.undecided.iter().map(|g| g.iter().map(name).collect()).collect();
@@ -123,6 +124,19 @@ impl Add<'_> {
             let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(device.c2c)));
             link.origins.clone_from(&device.origins);
             builder.link(link);
+        }
+    }
+
+    /// Links of another maker, from the cells that name them.
+    fn others(&self, builder: &mut FabricBuilder) {
+        let gpus: Vec<usize> = (0..self.all.devices.len()).filter(|d| self.all.devices[*d].gpu).collect();
+        for (i, &a) in gpus.iter().enumerate() {
+            for &b in &gpus[i + 1..] {
+                if let Some(PathClass::Gpu(Interconnect::Other, links)) = self.all.stated.class(a, b) {
+                    let bundle = GpuLink { links: (links > 0).then_some(links), ..GpuLink::new(Interconnect::Other) };
+                    self.link(builder, self.nodes[a], self.nodes[b], LinkKind::Gpu(bundle));
+                }
+            }
         }
     }
 

@@ -144,7 +144,7 @@ fn machines_below_one_heading_are_counted() {
     machines[1].evidence = evidence("box");
     machines.push(fabric());
     machines[2].evidence = evidence("box (2)");
-    name(&mut machines, &[]);
+    name(&mut machines, &[], &[]);
     let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
     assert_eq!(names, ["box", "box (2)", "box (2) (2)"]);
 }

@@ -88,6 +88,7 @@ pub mod nvml;
 mod osu;
 mod p2p_test;
 mod p2pmark;
+mod path_matrix;
 mod pci_listing;
 mod perftest;
 mod prose;
@@ -112,7 +113,7 @@ mod xml;
 
 pub(crate) use streams::LINE_PREFIX;
 
-pub use archive::pack;
+pub use archive::{Packing, Unpacked, pack, unpacked};
 pub use json::from_json;
 pub(crate) use limits::MAX_PAIRS;
 pub use limits::MAX_STATEMENTS;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use self::row::{Column, Header, Line, Row, starts_row};
 use super::words::{Word, gpu_number, is_device, numbered};
-use super::{ClassMatrix, Found, Text};
+use super::{ClassMatrix, Found, Text, path_matrix};
 use peerlane_machine::fabric::PathClass;
 
 const TOOL: &str = "nvidia-smi topo -m";
@@ -27,7 +27,11 @@ const MAX_BLANK_LINES: usize = 2;
 const MAX_HEADER_LINES: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    text.walk(|i| Some(scan_line(text, i, found).max(i + 1)));
+    let of_others = path_matrix::spans(text);
+    text.walk(|i| {
+        let other = of_others.iter().find(|(first, last)| (*first..=*last).contains(&i));
+        Some(other.map_or_else(|| scan_line(text, i, found).max(i + 1), |(_, last)| last + 1))
+    });
 }
 
 /// Finds the matrices that begin on line `i`; returns the line after the last that it read.

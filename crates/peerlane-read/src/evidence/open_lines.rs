@@ -61,6 +61,16 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     }
 }
 
+/// Leaves of a file of a whole system's report only the lines that name a part, where nothing else was understood in it: such
+/// files are about anything.
+pub(super) fn keep_those_of_parts(found: &mut Found) {
+    if found.evidence.iter().all(|e| matches!(e.fact, Fact::OpenLine(_))) {
+        found
+            .evidence
+            .retain(|e| matches!(&e.fact, Fact::OpenLine(line) if names_part(&line.quote) || has_address(&line.quote)));
+    }
+}
+
 /// The lines that readers of whole blocks understood.
 fn read_lines(text: &Text, found: &Found) -> Vec<bool> {
     let mut read = vec![false; text.len()];
@@ -98,7 +108,8 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
     }
     // most lines hold no word of trouble, and are passed over quickly
     let words = Words::of(line);
-    let is_error = head.level == Some(Level::Error);
+    // numbers behind such a word are a row of counters, as in `/proc/interrupts`
+    let is_error = head.level == Some(Level::Error) && line.contains(char::is_alphabetic);
     if !is_error && !words.any_trouble {
         return false;
     }
@@ -177,6 +188,7 @@ mod tests {
             "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
             "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
             "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
+            "ERR:          0",
             "ERRORS",
             "error handling",
             "Errors per lane      Total errors",

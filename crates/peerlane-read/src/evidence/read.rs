@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::archive;
+use super::archive::{self, MAX_KEPT, Packing, Unpacked};
 use super::coverage;
 use super::headings::headings;
 use super::host_headings::HostHeadings;
 use super::streams::streams;
+use super::sysfs;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, tables, text::decode};
+use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, tables, text::is_binary};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -102,6 +103,7 @@ macro_rules! readers {
 pub const READERS: &[Reader] = readers![
     Source: nccl_log, nccl_topology;
     Columns:
+    path_matrix,
     nvidia_smi_topo,
     nvidia_smi_topo_p2p,
     p2p_test,
@@ -246,7 +248,7 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    if is_binary(&bytes) && !archive::is_zstd(&bytes) && !archive::is_tar(&bytes) {
+    if is_binary(&bytes) && Packing::of(&bytes).is_none() {
         return Err(ReadError::Binary(name.to_owned()));
     }
     stream.read_to_end(&mut bytes).map_err(io)?;
@@ -257,24 +259,21 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
 }
 
 fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
-    if archive::is_tar(&bytes) {
-        let (files, problems) = archive::untar(&bytes);
-        drop(bytes);
-        let mut found = read_files(name, &files);
-        found.warnings.extend(problems.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
-        return Ok(found);
+    if Packing::of(&bytes).is_none() {
+        return scan_single(name, bytes);
     }
-    if archive::is_zstd(&bytes) {
-        let (unpacked, problem) = archive::decompress(&bytes);
-        drop(bytes);
-        // what is compressed twice is nobody's capture
-        if archive::is_zstd(&unpacked) || (is_binary(&unpacked) && !archive::is_tar(&unpacked)) {
-            return Err(ReadError::Binary(name.to_owned()));
-        }
-        let mut found = scan_bytes(name, unpacked)?;
-        found.warnings.extend(problem.map(|what| Warning::general(format!("{name}: {what}"))));
-        return Ok(found);
-    }
+    let Unpacked { files, single, problems } = archive::unpacked(bytes, MAX_KEPT);
+    let mut found = match single {
+        Some(content) if is_binary(&content) => return Err(ReadError::Binary(name.to_owned())),
+        Some(content) => scan_single(name, content)?,
+        None => read_files(name, &files),
+    };
+    found.warnings.extend(problems.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
+    Ok(found)
+}
+
+/// Reads what is not packed.
+fn scan_single(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     // an archive unpacks to more than a file may have; a text takes several times its bytes, so look before it is built
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
         return Err(ReadError::TooLarge(name.to_owned()));
@@ -287,16 +286,13 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     Ok(scan_text(&text))
 }
 
-/// Reads a file, an archive (`.tar.zst`, `.tar`), a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
+/// Reads a file, packed or not, an archive, a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
 /// `bus/pci/devices`) below it, which is read as sysfs.
 ///
 /// In a folder, a file that cannot be read is listed in [`Found::unread`] and no error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     if input_file::what(path)? != What::Folder {
         return scan_bytes(&shown(path), file_bytes(path)?);
-    }
-    if super::sysfs::is_root(path) {
-        return Ok(super::sysfs::read(path)?);
     }
     let listing = list_all(path)?;
     let mut found = Found::default();
@@ -305,7 +301,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     for (file, what) in listing.files {
         // only a tree of sysfs is a folder here
         if what == What::Folder {
-            found.append(super::sysfs::read(&file)?);
+            found.append(sysfs::read(&file)?);
             continue;
         }
         let bytes = bytes_of(&file, listing.folder.open(&file, Kind::Source));
@@ -319,7 +315,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
         }
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
-            Ok(one) => found.append(one),
+            Ok(one) => found.append(of_bundle(&file.strip_prefix(path).unwrap_or(&file).to_string_lossy(), one)),
             // pictures and programs lie among what people save
             Err(error @ ReadError::Binary(_)) => found.warnings.push(Warning::general(error.to_string())),
             Err(error) => found.unread.push(error.to_string()),
@@ -330,17 +326,11 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
 
 /// Reads files and trees of sysfs that are held in memory, as [`read_path`] reads a folder.
 pub fn read_files(name: &str, files: &Files) -> Found {
-    const DEVICES: [&str; 2] = ["sys/bus/pci/devices/", "bus/pci/devices/"];
-    let root = |path: &str| {
-        let at = DEVICES.into_iter().filter_map(|d| path.find(d)).min()?;
-        let before = path.get(..at)?;
-        (before.is_empty() || before.ends_with('/')).then(|| before.trim_end_matches('/').to_owned())
-    };
-    let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| root(path)).collect();
+    let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| sysfs::root_of(path)).collect();
     let mut found = Found::default();
     for folder in roots.iter().take(MAX_FILES) {
         let place = if folder.is_empty() { name.to_owned() } else { format!("{name}/{folder}") };
-        found.append(super::sysfs::read_tree(&place, &Below { tree: files, folder }));
+        found.append(sysfs::read_tree(&place, &Below { tree: files, folder }));
     }
     // a tree's own files are no texts
     let of_root = |path: &str| {
@@ -348,7 +338,7 @@ pub fn read_files(name: &str, files: &Files) -> Found {
         starts.into_iter().any(|at| {
             let (above, below) = path.split_at(at);
             let first = below.split('/').next().unwrap_or_default();
-            ["sys", "proc", "bus", "class", "devices"].contains(&first) && roots.contains(above.trim_end_matches('/'))
+            sysfs::OWN.contains(&first) && roots.contains(above.trim_end_matches('/'))
         })
     };
     let hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
@@ -361,13 +351,23 @@ pub fn read_files(name: &str, files: &Files) -> Found {
         }
         read += 1;
         let place = format!("{name}/{path}");
-        // archives within archives unpack without end
-        let text = !is_binary(bytes) && !archive::is_zstd(bytes) && !archive::is_tar(bytes);
-        let one = if text { scan_bytes(&place, bytes.clone()) } else { Err(ReadError::Binary(place)) };
+        let text = !is_binary(bytes) && Packing::of(bytes).is_none();
+        let one = if text { scan_single(&place, bytes.clone()) } else { Err(ReadError::Binary(place)) };
+        let one = one.map(|one| of_bundle(path, one));
         match one {
             Ok(one) => found.append(one),
             Err(error) => found.warnings.push(Warning::general(error.to_string())),
         }
+    }
+    found
+}
+
+/// What was found in a file of a folder or an archive.
+fn of_bundle(path: &str, mut found: Found) -> Found {
+    /// Folders of a report on a whole system.
+    const SYSTEM: [&str; 9] = ["etc", "var", "proc", "sys", "usr", "run", "sos_commands", "sos_logs", "sos_reports"];
+    if path.split('/').rev().skip(1).any(|folder| SYSTEM.contains(&folder)) {
+        open_lines::keep_those_of_parts(&mut found);
     }
     found
 }
@@ -379,15 +379,12 @@ pub fn collect(path: &Path) -> Result<Files, ReadError> {
         let name = path.file_name().map_or_else(|| "file".to_owned(), |n| n.to_string_lossy().into_owned());
         return unpack(&name, file_bytes(path)?);
     }
-    if super::sysfs::is_root(path) {
-        return Ok(super::sysfs::record(path)?);
-    }
     let listing = list_all(path)?;
     let mut files = Files::default();
     for (file, what) in listing.files {
         let below = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
         if what == What::Folder {
-            files.append(&below, super::sysfs::record(&file)?);
+            files.append(if below.is_empty() { "." } else { &below }, sysfs::record(&file)?);
         } else if let Ok(bytes) = bytes_of(&file, listing.folder.open(&file, Kind::Source)) {
             if files.size() + bytes.len() > MAX_FOLDER_BYTES {
                 break;
@@ -402,15 +399,12 @@ pub fn collect(path: &Path) -> Result<Files, ReadError> {
 
 /// The same for what a pipe or a file holds.
 pub fn unpack(name: &str, bytes: Vec<u8>) -> Result<Files, ReadError> {
-    let bytes = if archive::is_zstd(&bytes) { archive::decompress(&bytes).0 } else { bytes };
-    if archive::is_tar(&bytes) {
-        return Ok(archive::untar(&bytes).0);
-    }
-    if is_binary(&bytes) || archive::is_zstd(&bytes) {
+    let Unpacked { mut files, single, .. } = archive::unpacked(bytes, MAX_KEPT);
+    let Some(content) = single else { return Ok(files) };
+    if is_binary(&content) {
         return Err(ReadError::Binary(name.to_owned()));
     }
-    let mut files = Files::default();
-    files.insert(name, Item::File(bytes));
+    files.insert(name, Item::File(content));
     Ok(files)
 }
 
@@ -447,34 +441,35 @@ fn list_all(path: &Path) -> Result<Listing, ReadError> {
 }
 
 fn list(path: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
+    let of_tree = match sysfs::is_root(path) {
+        true => {
+            listing.files.push((path.to_owned(), What::Folder));
+            // a running system is no capture: nothing but its tree is read
+            if sysfs::is_sys(path) || path.parent().is_none() {
+                return Ok(());
+            }
+            sysfs::OWN.as_slice()
+        }
+        false => &[],
+    };
     for entry in listing.folder.entries(path)? {
         listing.left -= 1;
         if listing.files.len() >= MAX_FILES || listing.left == 0 {
             return Err(ReadError::TooManyFiles(shown(path)));
         }
-        if entry.is_hidden() {
+        if entry.is_hidden() || entry.path.file_name().is_some_and(|name| of_tree.iter().any(|own| name == *own)) {
             continue;
         }
         let Entry { path, is_link, what } = entry;
         match what {
             Err(refused) => listing.refused.push(refused),
-            Ok(What::Folder) if !super::sysfs::is_root(&path) => {
-                if depth < MAX_DEPTH && !is_link {
-                    match list(&path, depth + 1, listing) {
-                        Err(ReadError::File(refused)) => listing.refused.push(refused),
-                        done => done?,
-                    }
-                }
-            }
+            Ok(What::Folder) if depth == MAX_DEPTH || is_link => {}
+            Ok(What::Folder) => match list(&path, depth + 1, listing) {
+                Err(ReadError::File(refused)) => listing.refused.push(refused),
+                done => done?,
+            },
             Ok(what) => listing.files.push((path, what)),
         }
     }
     Ok(())
-}
-
-/// A NUL, or many other control characters, among the first bytes.
-fn is_binary(bytes: &[u8]) -> bool {
-    let head = decode(&bytes[..bytes.len().min(HEAD_BYTES as usize)]);
-    let control = head.chars().filter(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{1b}')).count();
-    head.contains('\0') || control * 20 > head.len()
 }

@@ -81,11 +81,11 @@ fn field(gpu: &mut GpuFacts, key: &str, value: &str) -> Option<()> {
             gpu.power = number("current_draw=");
         }
         "PCIe" => {
-            // `x8 lanes negotiated (GPU max x16, Gen up to 4) | bus 00000000:01:00.0`; the generation is that of GPU and slot
+            // `x8 lanes negotiated (GPU max x16, Gen up to 4) | bus 00000000:01:00.0`; what it calls the most is the GPU's own
             let running = value.strip_prefix('x').and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
             gpu.running.lanes = running.and_then(lanes);
-            gpu.allowed.lanes = number("max x").and_then(lanes);
-            gpu.allowed.generation = number("Gen up to ").and_then(|n| PcieGeneration::from_number(n as u8));
+            gpu.capable.lanes = number("max x").and_then(lanes);
+            gpu.capable.generation = number("Gen up to ").and_then(|n| PcieGeneration::from_number(n as u8));
             gpu.address = after("bus ").and_then(|bus| bus.split_whitespace().next()?.parse().ok());
         }
         _ => return None,
@@ -159,7 +159,7 @@ mod tests {
         let found = scanned(scan, REPORT);
         let [gpus, host] = found.evidence.as_slice() else { panic!("{found:#?}") };
         let Fact::Gpus(gpus) = &gpus.fact else { panic!() };
-        assert_eq!((gpus[0].running.lanes, gpus[0].allowed.to_string().as_str()), (Some(8), "4.0 x16"));
+        assert_eq!((gpus[0].running.lanes, gpus[0].capable.to_string().as_str()), (Some(8), "4.0 x16"));
         assert_eq!((gpus[0].power_limit, gpus[0].power, gpus[1].running.lanes), (Some(290.0), Some(10.61), Some(16)));
         assert_eq!(gpus[1].address.unwrap().to_string(), "0000:65:00.0");
         let Fact::Host(host) = &host.fact else { panic!() };

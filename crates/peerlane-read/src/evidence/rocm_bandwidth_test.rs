@@ -11,6 +11,7 @@ use super::text::Span;
 use super::{
     CorruptData, Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text,
 };
+use peerlane_machine::fabric::PciAddress;
 
 const TOOL: &str = "rocm-bandwidth-test";
 
@@ -59,11 +60,18 @@ enum Kind {
 struct Devices {
     /// Whether a run has begun.
     begun: bool,
+    listed: Vec<Listed>,
     kinds: BTreeMap<u32, Kind>,
-    gpus: Vec<GpuFacts>,
-    cpu: Option<String>,
     cpus: u32,
     lines: Span,
+}
+
+/// A device as it is listed.
+struct Listed {
+    number: u32,
+    name: String,
+    address: Option<PciAddress>,
+    uuid: Option<String>,
 }
 
 impl Devices {
@@ -78,41 +86,45 @@ impl Devices {
             None => (first, words.next()),
         };
         let (Ok(number), Some(name)) = (number.parse::<u32>(), name) else { return false };
-        if self.kinds.len() >= MAX_DEVICES {
+        if self.listed.len() >= MAX_DEVICES {
             return false;
         }
         let rest: Vec<&str> = words.collect();
         let address = rest.iter().rev().find_map(|w| w.parse().ok());
         let uuid = rest.iter().find(|w| w.starts_with("GPU-")).map(|w| (*w).to_owned());
-        let is_cpu = address.is_none() && uuid.is_none() && is_cpu(name);
-        let kind = if is_cpu {
-            self.cpu.get_or_insert_with(|| name.to_owned());
-            self.cpus += 1;
-            Kind::Cpu(self.cpus - 1)
-        } else {
-            let index = self.gpus.len() as u32;
-            let uuid = uuid.filter(|u| u != "GPU-XX");
-            self.gpus.push(GpuFacts {
-                index: Some(index),
-                name: Some(name.to_owned()).filter(|name| !name.is_empty()),
-                address,
-                uuid,
-                ..GpuFacts::default()
-            });
-            Kind::Gpu(index)
-        };
-        self.kinds.insert(number, kind);
+        self.listed.push(Listed { number, name: name.to_owned(), address, uuid });
         self.lines.add(i);
         true
     }
 
     fn push(&mut self, text: &Text, found: &mut Found) {
         let Some(lines) = std::mem::take(&mut self.lines).numbers(text) else { return };
-        found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
-        if let Some(cpu_model) = self.cpu.clone() {
+        // a device without what the others have is a CPU, whatever its name; retyped lists have none
+        let listed = self.listed.iter().any(|device| device.is_on_bus());
+        let mut gpus: Vec<GpuFacts> = Vec::new();
+        let mut cpu_model = None;
+        for device in std::mem::take(&mut self.listed) {
+            let kind = if !device.is_on_bus() && (listed || is_cpu(&device.name)) {
+                cpu_model.get_or_insert(device.name);
+                self.cpus += 1;
+                Kind::Cpu(self.cpus - 1)
+            } else {
+                let index = gpus.len() as u32;
+                gpus.push(GpuFacts {
+                    index: Some(index),
+                    name: Some(device.name).filter(|name| !name.is_empty()),
+                    address: device.address,
+                    uuid: device.uuid.filter(|uuid| uuid != "GPU-XX"),
+                    ..GpuFacts::default()
+                });
+                Kind::Gpu(index)
+            };
+            self.kinds.insert(device.number, kind);
+        }
+        found.push(text, TOOL, lines, Fact::Gpus(gpus));
+        if cpu_model.is_some() {
             // its CPUs are NUMA nodes, of which a socket may have several
-            let host = HostFacts { cpu_model: Some(cpu_model), ..HostFacts::default() };
-            found.push(text, TOOL, lines, Fact::Host(host));
+            found.push(text, TOOL, lines, Fact::Host(HostFacts { cpu_model, ..HostFacts::default() }));
         }
     }
 
@@ -122,6 +134,12 @@ impl Devices {
             Kind::Cpu(_) if self.cpus == 1 => "host".to_owned(),
             Kind::Cpu(n) => format!("host{n}"),
         })
+    }
+}
+
+impl Listed {
+    fn is_on_bus(&self) -> bool {
+        self.address.is_some() || self.uuid.is_some()
     }
 }
 

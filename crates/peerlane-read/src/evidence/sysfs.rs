@@ -29,21 +29,39 @@ const MAX_PROC_BYTES: u64 = 16 << 20;
 /// The most levels of folders below `devices/pci0000:00` that are entered.
 const MAX_DEPTH: usize = 32;
 
-/// Whether a folder is, or holds, a `sys` with PCI devices.
+/// Folders that show a `sys`: the PCI devices, and what a capture without them has.
+const SIGNS: [&str; 2] = ["bus/pci/devices", "devices/system"];
+
+/// What a machine's tree holds at its top, or a `sys` at its own.
+pub(super) const OWN: [&str; 5] = ["sys", "proc", "bus", "class", "devices"];
+
+/// Whether a folder is, or holds, a `sys`.
 pub(super) fn is_root(path: &Path) -> bool {
-    Disk::of(path).is_ok_and(|disk| is_root_of(&disk))
+    is_sys(path) || holds_sys(path)
 }
 
-/// The same of any tree.
-pub(super) fn is_root_of(tree: &dyn Tree) -> bool {
-    tree.is_folder("bus/pci/devices") || tree.is_folder("sys/bus/pci/devices")
+/// Whether it is one itself.
+pub(super) fn is_sys(path: &Path) -> bool {
+    Disk::of(path).is_ok_and(|disk| SIGNS.iter().any(|sign| disk.is_folder(sign)))
+}
+
+/// The folder that is, or holds, the `sys` that a file lies in; empty for the top.
+pub(super) fn root_of(path: &str) -> Option<String> {
+    let signs = SIGNS.iter().flat_map(|sign| [format!("sys/{sign}/"), format!("{sign}/")]);
+    let at = signs.filter_map(|sign| path.find(&sign)).min()?;
+    let before = path.get(..at)?;
+    (before.is_empty() || before.ends_with('/')).then(|| before.trim_end_matches('/').to_owned())
+}
+
+fn holds_sys(path: &Path) -> bool {
+    Disk::of(path).is_ok_and(|disk| SIGNS.iter().any(|sign| disk.is_folder(&format!("sys/{sign}"))))
 }
 
 /// Reads the machine below `root`.
 pub(super) fn read(root: &Path) -> Result<Found, Refused> {
     let disk = Disk::of(root)?;
     let name = shown(root);
-    if disk.is_folder("sys/bus/pci/devices") {
+    if holds_sys(root) {
         return Ok(read_tree(&name, &disk));
     }
     // a `sys` alone: `/proc` is its neighbour
@@ -51,9 +69,9 @@ pub(super) fn read(root: &Path) -> Result<Found, Refused> {
     Ok(read_parts(&name, &disk, &Below { tree: parent.as_ref().map_or(&disk as &dyn Tree, |p| p), folder: "proc" }))
 }
 
-/// Reads the machine of a tree that holds `sys/bus/pci/devices` or `bus/pci/devices`.
+/// Reads the machine of a tree that is, or holds, a `sys`.
 pub(super) fn read_tree(name: &str, tree: &dyn Tree) -> Found {
-    let folder = if tree.is_folder("sys/bus/pci/devices") { "sys" } else { "" };
+    let folder = if SIGNS.iter().any(|sign| tree.is_folder(&format!("sys/{sign}"))) { "sys" } else { "" };
     read_parts(name, &Below { tree, folder }, &Below { tree, folder: "proc" })
 }
 
@@ -141,10 +159,15 @@ fn table(tree: &dyn Tree, folder: &str, name: &str) -> Option<String> {
 fn functions(sys: &dyn Tree) -> Vec<(Function, bool)> {
     let folder = "bus/pci/devices";
     let mut copied: Option<HashMap<PciAddress, String>> = None;
+    let listed: Vec<(PciAddress, String)> =
+        sys.names(folder).iter().filter_map(|name| Some((address(name)?, format!("{folder}/{name}")))).collect();
+    let entries = match listed.is_empty() {
+        false => listed,
+        // a capture that left out the links
+        true => walk(sys).into_iter().map(|(own, path)| (own, format!("devices/{path}"))).collect(),
+    };
     let mut all = Vec::new();
-    for name in sys.names(folder) {
-        let Some(own) = address(&name) else { continue };
-        let entry = format!("{folder}/{name}");
+    for (own, entry) in entries {
         // virtual functions repeat their physical one
         let physical = format!("{entry}/physfn");
         if sys.link(&physical).is_some() || sys.is_folder(&physical) {
@@ -174,13 +197,24 @@ fn device(sys: &dyn Tree, entry: &str, address: PciAddress, config: &[u8]) -> Pc
         capable: pcie_width(&text("max_link_speed"), &text("max_link_width")),
         // -1 where the firmware does not state it
         numa: text("numa_node").parse().ok(),
-        cpus: text("local_cpulist").parse().ok().filter(|c: &CpuList| !c.is_empty()),
+        cpus: cpus(sys, entry, "local_cpulist", "local_cpus").filter(|c| !c.is_empty()),
         acs: config_space::acs(config),
         max_payload: control.map(|c| c.max_payload),
         max_read_request: control.map(|c| c.max_read_request),
         relaxed_ordering: control.map(|c| c.relaxed_ordering),
         bar_bytes: largest_prefetchable(&table(sys, entry, "resource").unwrap_or_default()),
         ..PciDevice::new(PciRole::Endpoint)
+    }
+}
+
+/// CPUs as a list, or, in captures of older kernels, as a mask.
+fn cpus(sys: &dyn Tree, folder: &str, list: &str, mask: &str) -> Option<CpuList> {
+    // an empty list is a list: the memory of a GPU is a node without CPUs
+    let bytes = sys.bytes(&format!("{folder}/{list}"), MAX_ATTRIBUTE_BYTES);
+    match bytes.as_deref().map(String::from_utf8_lossy) {
+        Some(text) if text.trim().is_empty() => Some(CpuList::default()),
+        Some(text) => text.trim().parse().ok(),
+        None => CpuList::from_mask(&attribute(sys, folder, mask)?),
     }
 }
 
@@ -293,12 +327,7 @@ fn host(sys: &dyn Tree, proc: &dyn Tree) -> HostFacts {
     for name in sys.names("devices/system/node") {
         let Some(id) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else { continue };
         let node = format!("devices/system/node/{name}");
-        // an empty list is a list: the memory of a GPU is a node without CPUs
-        let list = sys.bytes(&format!("{node}/cpulist"), MAX_ATTRIBUTE_BYTES);
-        let cpus: Option<CpuList> = list.and_then(|list| match String::from_utf8_lossy(&list).trim() {
-            "" => Some(CpuList::default()),
-            text => text.parse().ok(),
-        });
+        let cpus = cpus(sys, &node, "cpulist", "cpumap");
         let first = cpus.as_ref().and_then(|c| c.ranges().first().map(|r| r.0));
         let topology = |cpu| format!("devices/system/cpu/cpu{cpu}/topology");
         host.numa.push(NumaNode {
@@ -449,6 +478,18 @@ mod tests {
             devices.iter().map(|d| (d.name.as_str(), d.rdma, d.gigabits)).collect();
         // the rate that it reports means nothing
         assert_eq!(names, [("rxe0", true, None), ("eth0", false, None)]);
+    }
+
+    #[test]
+    fn a_capture_without_the_bus_and_with_masks() {
+        let root = Scratch::new("masks");
+        root.function("host1/sys/devices/pci0000:00/0000:00:03.0/0000:02:00.0", "0x030200", "0x10de");
+        root.write("host1/sys/devices/system/node/node0/cpumap", "00000000,0000000f\n");
+        let tops = super::super::read_path(&root.0).unwrap();
+        let devices = &pci(&tops).devices;
+        assert_eq!(devices.iter().map(|d| d.parent).collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+        let Fact::Host(host) = &tops.evidence[1].fact else { panic!() };
+        assert_eq!(host.numa[0].cpus.as_ref().map(ToString::to_string).as_deref(), Some("0-3"));
     }
 
     #[test]

@@ -287,6 +287,16 @@ fn of_windows(byte: u8) -> char {
     in_upper.copied().unwrap_or(char::from(byte))
 }
 
+/// How much of a file is examined to see whether it is text, in bytes.
+const BINARY_HEAD: usize = 4096;
+
+/// A NUL, or many other control characters, among the first bytes.
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
+    let head = decode(&bytes[..bytes.len().min(BINARY_HEAD)]);
+    let control = head.chars().filter(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{1b}')).count();
+    head.contains('\0') || control * 20 > head.len()
+}
+
 /// The lines of a text without their ends; files of old systems end them by a lone carriage return.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let end = if text.contains('\n') { '\n' } else { '\r' };

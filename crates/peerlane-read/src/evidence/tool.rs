@@ -10,6 +10,8 @@ pub(crate) const NVBANDWIDTH: &str = "nvbandwidth";
 pub(crate) const NVBANDWIDTH_JSON: &str = "nvbandwidth -j";
 /// `ib_write_bw` and its like, which name RDMA devices only.
 pub(crate) const PERFTEST: &str = "perftest";
+/// A square of path words of another maker's tool.
+pub const PATH_MATRIX: &str = "path matrix";
 /// A sysfs tree, which shows every port, its width and its NUMA node.
 pub(crate) const SYSFS: &str = "sysfs";
 /// Parts of a sysfs tree as text.

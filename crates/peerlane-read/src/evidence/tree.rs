@@ -3,7 +3,7 @@
 //! Paths are relative to its top, with `/` between names.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -178,6 +178,15 @@ impl Files {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let from = self.0.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded));
         from.map_while(move |(path, _)| path.strip_prefix(&prefix))
+    }
+}
+
+impl IntoIterator for Files {
+    type Item = (String, Item);
+    type IntoIter = btree_map::IntoIter<String, Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
     }
 }
 

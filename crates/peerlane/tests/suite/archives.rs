@@ -67,18 +67,48 @@ fn the_machine_is_whole() {
 }
 
 #[test]
-fn archives_within_archives_are_not_entered_and_cuts_are_said() {
+fn archives_within_archives_are_entered_and_cuts_are_said() {
     let mut files = Files::default();
     let topo =
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x2-vm/nvidia-smi-topo-m.txt"));
     files.insert("topo", Item::File(topo.unwrap()));
     let tar = pack(&files, 0).unwrap();
-    // an archive within an archive is not entered
+    // the archive of a host within that of many
     let mut outer = Files::default();
     outer.insert("inner.tar.zst", Item::File(tar.clone()));
     let found = read_stream("x", pack(&outer, 0).unwrap().as_slice()).unwrap();
-    assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
+    assert_eq!((found.evidence.len(), found.warnings.len()), (1, 0));
     assert_eq!(facts(read_stream("x", tar.as_slice()).unwrap()).len(), 1);
     let cut = read_stream("x", &tar[..tar.len() - 9]).map(|found| found.warnings.len());
     assert!(cut.is_err() || cut.is_ok_and(|warnings| warnings > 0), "what is missing is said");
+}
+
+#[test]
+fn a_bundle_of_two_hosts_gives_two_machines() {
+    let lspci = |width: u32| {
+        format!(
+            "0000:17:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 PCIe] [10de:2331] (rev a1)\n\
+             \tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\tLnkSta:\tSpeed 32GT/s, Width x{width}\n"
+        )
+    };
+    let messages = "Nov  2 03:10:04 h postfix[1]: fatal: unable to open lock file\nError: 3 problems were found\n";
+    let mut bundle = Files::default();
+    for (host, width) in [("node1", 16), ("node2", 4)] {
+        let mut files = Files::default();
+        for (path, text) in [("sos_commands/pci/lspci", lspci(width)), ("var/log/messages", messages.to_owned())] {
+            files.insert(&format!("{host}/{path}"), Item::File(text.into_bytes()));
+        }
+        bundle.insert(&format!("{host}.tar.zst"), Item::File(pack(&files, 0).unwrap()));
+    }
+    let found = read_stream("bundle", pack(&bundle, 0).unwrap().as_slice()).unwrap();
+    // the logs of a system are about anything
+    assert!(!found.evidence.iter().any(|e| matches!(e.fact, Fact::OpenLine(_))), "{:?}", found.evidence);
+    let machines = assemble(found);
+    let shown: Vec<(&str, bool)> = machines
+        .iter()
+        .map(|machine| {
+            (machine.name.as_str(), machine.evidence.iter().any(|e| format!("{:?}", e.fact).contains("lanes: Some(4)")))
+        })
+        .collect();
+    assert_eq!(shown, [("node1", false), ("node2", true)]);
 }

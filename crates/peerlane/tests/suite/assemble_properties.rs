@@ -1,10 +1,16 @@
 //! Random machines → class matrix → assemble → the same classes; and what no machine can have is said.
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::Found;
+use peerlane::case::Case;
+use peerlane::catalogue::Parts;
+use peerlane::check::{Context, check, verdict};
+use peerlane::comparison::Comparison;
+use peerlane::evidence::{Found, Text, scan_text};
 use peerlane::fabric::{Fabric, FabricBuilder, GpuLink, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PcieWidth};
 use peerlane::fact::{ClassMatrix, Evidence, Fact};
+use peerlane::model::Model;
 use peerlane::origin::Origin;
+use peerlane::verdict::Verdict;
 use proptest::prelude::*;
 
 /// Below a root complex: a device, or a switch over more.
@@ -159,5 +165,37 @@ proptest! {
             built.fabric.class(x, y) == matrix.cells[i][j]
         }));
         prop_assert_eq!(same, built.contradictions.is_empty());
+    }
+
+    /// Words that nobody has seen, between devices of another maker: no contradiction, and nothing that counts as judged.
+    #[test]
+    fn unknown_words_are_unknown_paths(
+        words in prop::collection::vec("[A-Z][A-Z_]{1,6}[0-9]{0,2}", 1..5),
+        cells in prop::collection::vec(0usize..64, 64), n in 2usize..7, legend: bool,
+    ) {
+        let names: Vec<String> = (0..n).map(|i| format!("NPU{i}")).collect();
+        let mut text = format!("      {}\n", names.join("  "));
+        for (i, name) in names.iter().enumerate() {
+            let cell = |j: usize| match i == j {
+                true => "X",
+                false => words[cells[i.min(j) * n + i.max(j)] % words.len()].as_str(),
+            };
+            let row: Vec<&str> = (0..n).map(cell).collect();
+            text.push_str(&format!("{name}  {}\n", row.join("  ")));
+        }
+        if legend {
+            text.push_str(&format!("\n  {} = a connection that nobody knows\n", words[0]));
+        }
+        prop_assume!(!words.iter().any(|w| ["OK", "NS", "CNS", "GNS", "TNS", "DR", "YES", "NO"].contains(&w.as_str())));
+        let machines = assemble(scan_text(&Text::new("t", text.as_bytes())));
+        prop_assert_eq!(machines.len(), 1, "{}", text);
+        prop_assert!(machines[0].contradictions.is_empty(), "{}\n{:?}", text, machines[0].contradictions);
+        prop_assert_eq!(machines[0].fabric.of_kind(NodeKind::Gpu).count(), n);
+        let case = Case::from(machines[0].clone());
+        let parts = Parts::default();
+        let model = Model::new(&case.machine, &parts);
+        let comparison = Comparison::of(&model);
+        let context = Context::of(&case, &comparison);
+        prop_assert_eq!(verdict(&context, &check(&context)), Verdict::NotJudged, "{}", text);
     }
 }

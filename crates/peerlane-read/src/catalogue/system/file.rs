@@ -103,6 +103,7 @@ pub(super) struct LinkEntry {
     pub(super) xgmi: Option<BundleEntry>,
     pub(super) c2c: Option<BundleEntry>,
     pub(super) ualink: Option<BundleEntry>,
+    pub(super) link: Option<BundleEntry>,
     pub(super) c2c_rate: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
@@ -126,6 +127,7 @@ impl LinkEntry {
             Interconnect::Xgmi => &mut self.xgmi,
             Interconnect::C2c => &mut self.c2c,
             Interconnect::Ualink => &mut self.ualink,
+            Interconnect::Other => &mut self.link,
         }
     }
 
@@ -136,6 +138,7 @@ impl LinkEntry {
             (Interconnect::Xgmi, &self.xgmi),
             (Interconnect::C2c, &self.c2c),
             (Interconnect::Ualink, &self.ualink),
+            (Interconnect::Other, &self.link),
         ];
         let given = given.into_iter().filter_map(|(interconnect, entry)| Some((interconnect, entry.as_ref()?)));
         given.filter(|(_, entry)| **entry != BundleEntry::There(false))

@@ -204,6 +204,7 @@ impl Writer<'_> {
                 xgmi: None,
                 c2c: None,
                 ualink: None,
+                link: None,
                 c2c_rate: None,
                 assumed: link.assumed,
                 note: link.note.clone(),
