@@ -99,8 +99,9 @@ fn run_together(text: &Text, first: usize, lines: &mut BTreeMap<usize, Vec<Strin
             break;
         }
         tokens.extend(line.split_whitespace().map(|text| Token { line: i, text }));
-        // further lines belong to it where they are numbers
-        if !text.line(i + 1).split_whitespace().all(numbers::is_value) {
+        // further lines belong to it where they are numbers, and no such table begins there
+        let is_cell = |word: &str| numbers::is_value(word) && !CORNERS.contains(&word);
+        if !text.line(i + 1).split_whitespace().all(is_cell) {
             break;
         }
     }
