@@ -26,7 +26,7 @@ pub struct Text {
 impl Text {
     /// Decodes (see [`decode`]), splits and cleans. What lies beyond 4 GiB is ignored.
     pub fn new(source: &str, bytes: &[u8]) -> Self {
-        let text = decode(bytes);
+        let text = decode_text(bytes);
         let mut all = Text::empty(source.into(), text.len(), None);
         if markup::is_page(&text) {
             markup::lines(lines(&text), &mut |number, line| {
@@ -42,7 +42,7 @@ impl Text {
 
     /// How many lines [`Text::new`] would make of it, without the memory that they take.
     pub(super) fn count_lines(bytes: &[u8]) -> usize {
-        let text = decode(bytes);
+        let text = decode_text(bytes);
         let mut count = 0;
         match markup::is_page(&text) {
             true => markup::lines(lines(&text), &mut |_, _| count += 1),
@@ -251,8 +251,7 @@ impl Used {
 }
 
 /// The text of a file: UTF-8, or UTF-16 where a byte-order mark shows it (as PowerShell's `>` writes
-/// it), without that mark; else, where no character is UTF-8 and some are no ASCII, Windows-1252, of which Latin-1 is a part. What
-/// cannot be decoded becomes U+FFFD.
+/// it), without that mark. What cannot be decoded becomes U+FFFD.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     let utf16 = |of: fn([u8; 2]) -> u16| {
         let units = bytes.chunks_exact(2).skip(1).filter_map(|pair| Some(of(pair.try_into().ok()?)));
@@ -262,9 +261,18 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
         [0xff, 0xfe, ..] => utf16(u16::from_le_bytes),
         [0xfe, 0xff, ..] => utf16(u16::from_be_bytes),
         [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest),
-        _ if is_single_byte(bytes) => Cow::Owned(bytes.iter().map(|b| of_windows(*b)).collect()),
         _ => String::from_utf8_lossy(bytes),
     }
+}
+
+/// The same of what a machine printed or a person wrote down, which may be Windows-1252, of which Latin-1 is a part: it has bytes
+/// beyond ASCII and none of them is UTF-8.
+fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
+    let has_mark = [&[0xff, 0xfe][..], &[0xfe, 0xff], &[0xef, 0xbb, 0xbf]].iter().any(|mark| bytes.starts_with(mark));
+    if has_mark || !is_single_byte(bytes) {
+        return decode(bytes);
+    }
+    Cow::Owned(bytes.iter().map(|b| of_windows(*b)).collect())
 }
 
 /// Whether a text has bytes that are no UTF-8, and no character of several bytes that is.
