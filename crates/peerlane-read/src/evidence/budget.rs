@@ -69,6 +69,7 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::Sees;
     use super::super::{Found, Reader, Text};
     use super::*;
 
@@ -84,7 +85,8 @@ mod tests {
     #[test]
     fn a_reader_that_takes_time_in_the_square_is_stopped_and_what_it_had_is_kept() {
         let found = |lines: usize| {
-            Reader { name: "square", scan: square }.read(&Text::new("x", "line\n".repeat(lines).as_bytes()))
+            Reader { name: "square", sees: Sees::Lines, scan: square }
+                .read(&Text::new("x", "line\n".repeat(lines).as_bytes()))
         };
         let short = found(100);
         assert_eq!((short.warnings.len(), short.warnings[0].message.as_str()), (100, "100"));

@@ -27,24 +27,29 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             lines.extend(i);
             continue;
         }
-        let Some((numbers, name, uuid)) = gpus(line).filter(|_| !lists_links(text, i)) else {
+        let entries = if lists_links(text, i) { Vec::new() } else { entries(line) };
+        if entries.is_empty() {
             push(text, found, &mut list, &mut lines);
             listed.clear();
             continue;
-        };
-        // a number again begins another list
-        if numbers.iter().any(|n| listed.contains(n)) {
-            push(text, found, &mut list, &mut lines);
-            listed.clear();
         }
-        listed.extend(&numbers);
-        let uuid = uuid.map(str::to_owned);
-        // one more than is kept, so that the cut is noticed
-        let room = (MAX_GPUS + 1).saturating_sub(list.len());
-        list.extend(
-            numbers.into_iter().take(room).map(|n| GpuFacts { uuid: uuid.clone(), ..GpuFacts::listed(n, name) }),
-        );
-        lines.add(i);
+        for (numbers, name, uuid) in entries {
+            // a number again begins another list
+            if numbers.iter().any(|n| listed.contains(n)) {
+                push(text, found, &mut list, &mut lines);
+                listed.clear();
+            }
+            lines.add(i);
+            listed.extend(&numbers);
+            // one more than is kept, so that the cut is noticed
+            let room = (MAX_GPUS + 1).saturating_sub(list.len());
+            list.extend(
+                numbers
+                    .into_iter()
+                    .take(room)
+                    .map(|n| GpuFacts { uuid: uuid.map(str::to_owned), ..GpuFacts::listed(n, name) }),
+            );
+        }
     }
     push(text, found, &mut list, &mut lines);
 }
@@ -62,12 +67,30 @@ fn lists_links(text: &Text, i: usize) -> bool {
     next.is_some_and(|line| line.starts_with("Link ") || line.contains("inActive") || line.contains("links are"))
 }
 
+/// The entries of a line: one, or several that lost the line breaks between them, whatever joins them now.
+fn entries(line: &str) -> Vec<(Vec<u32>, &str, Option<&str>)> {
+    let starts = line.match_indices("GPU ").map(|(at, _)| at).filter(|at| {
+        let number = line.get(at + 4..).unwrap_or_default();
+        number.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',').len() < number.len()
+    });
+    let starts: Vec<usize> = starts.take(MAX_GPUS + 1).collect();
+    let ends = starts.iter().skip(1).copied().chain([line.len()]);
+    let entry = |(from, to): (&usize, usize)| {
+        let joined = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|' | '\\' | '/');
+        let entry = line.get(*from..to)?;
+        // a list's last entry keeps its words; a joint may be a newline that is written out
+        let entry = if to < line.len() { entry.trim_end_matches("\\n").trim_end_matches(joined) } else { entry };
+        gpus(entry).filter(|(_, _, uuid)| *from == 0 || uuid.is_some() || starts.first() == Some(&0))
+    };
+    starts.iter().zip(ends).filter_map(entry).collect()
+}
+
 /// `GPU 0: NVIDIA L40S (UUID: GPU-…)`, `GPU 0: Tesla V100-SXM2-32GB`, `GPU 0,1: NVIDIA H200`.
 fn gpus(line: &str) -> Option<(Vec<u32>, &str, Option<&str>)> {
     let (numbers, rest) = line.strip_prefix("GPU ")?.split_once(':')?;
     let numbers: Vec<u32> = numbers.split(',').map(|n| numbered(n, "")).collect::<Option<_>>()?;
     let (name, uuid) = match rest.split_once(" (UUID: ") {
-        Some((name, uuid)) => (name.trim(), uuid.trim_end().strip_suffix(')')),
+        Some((name, uuid)) => (name.trim(), uuid.split_once(')').map(|(uuid, _)| uuid)),
         None => (rest.trim(), None),
     };
     // a product has a number, and prose has no brand's name with one
@@ -98,6 +121,18 @@ mod tests {
         assert_eq!(lists("Nvidia driver\nGPU 0,3: NVIDIA H200\nGPU 0,3 Compute Capability: 9.0\n").concat().len(), 2);
         assert_eq!(lists("  GPU 0: Tesla V100-SXM2-32GB\n\nGPU 0: Tesla T4\n").len(), 2);
         assert!(lists("GPU 0: 45 C\nGPU 1: utilization NVIDIA\nGPU memory: NVIDIA\n").is_empty());
+    }
+
+    #[test]
+    fn entries_that_lost_their_line_breaks() {
+        let gpu = |n| (n, "NVIDIA A40".to_owned());
+        for joint in [" ", ", ", "; ", "\\n", " | ", ""] {
+            let line = format!("GPU 0: NVIDIA A40 (UUID: GPU-1){joint}GPU 1: NVIDIA A40 (UUID: GPU-2)");
+            assert_eq!(lists(&line), [[gpu(0), gpu(1)]], "{line}");
+            assert_eq!(lists(&format!("GPUs: {line}")), [[gpu(0), gpu(1)]], "{line}");
+        }
+        assert_eq!(lists("GPU 0: NVIDIA A40, GPU 1: NVIDIA A40"), [[gpu(0), gpu(1)]]);
+        assert!(lists("see GPU 0: NVIDIA A40 and GPU 1: NVIDIA A40").is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::words::{gpu_number, meaning, number_and_unit, words};
+use super::words::{gpu_number, meaning, number_and_unit, unit_in, words};
 use super::{Direction, Fact, Found, Matrix, Operation, Quantity, Text, Unit};
 
 const TOOL: &str = "document table";
@@ -53,6 +53,11 @@ struct Header {
     cols_are_sources: bool,
 }
 
+/// Whether a line is the header of such a matrix.
+pub(super) fn is_header(line: &str) -> bool {
+    header(&joined(line)).is_some()
+}
+
 /// At least two GPUs, with at most one other word before them.
 fn header(line: &str) -> Option<Header> {
     if !line.contains("GPU") {
@@ -70,21 +75,23 @@ fn header(line: &str) -> Option<Header> {
 struct Table {
     rows: Vec<String>,
     values: Vec<Vec<Option<f64>>>,
+    /// The unit that its cells name.
+    unit: Option<(Unit, f64)>,
     last: usize,
 }
 
 /// The rows below the header: a GPU, then numbers and dashes for all columns.
 fn read_rows(text: &Text, first: usize, header: &Header) -> Option<Table> {
-    let mut table = Table { rows: Vec::new(), values: Vec::new(), last: first };
+    let mut table = Table { rows: Vec::new(), values: Vec::new(), unit: None, last: first };
     for i in first + 1..text.len() {
         let line = joined(text.line(i));
         let is_rule = line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | '+' | '=' | ' '));
         if table.rows.is_empty() && is_rule {
             continue;
         }
-        let mut row = words(&line).map(|w| w.text.trim_matches('*'));
+        let mut row = cells_of(&line, header.cols.len());
         let label = row.next().map(|w| w.trim_end_matches(':')).filter(|w| gpu_number(w).is_some());
-        let cells: Option<Vec<Option<f64>>> = row.map(cell).collect();
+        let cells: Option<Vec<Option<f64>>> = row.map(|word| cell(word, &mut table.unit)).collect();
         match (label, cells) {
             (Some(label), Some(cells)) if cells.len() == header.cols.len() && table.rows.len() < MAX_GPUS => {
                 table.rows.push(label.to_owned());
@@ -98,24 +105,59 @@ fn read_rows(text: &Text, first: usize, header: &Header) -> Option<Table> {
     (table.rows.len() >= 2 && numbers >= 2).then_some(table)
 }
 
-/// A number, or what stands for none; anything else makes the line no row.
-fn cell(word: &str) -> Option<Option<f64>> {
+/// The cells of a row: between tabs, of which an empty one counts, else its words.
+fn cells_of(line: &str, cols: usize) -> Box<dyn Iterator<Item = &str> + '_> {
+    fn plain(cell: &str) -> &str {
+        cell.trim_matches(|c: char| c == '*' || c.is_whitespace())
+    }
+    if line.contains('\t') && line.split('\t').count() > cols {
+        return Box::new(line.split('\t').take(cols + 1).map(plain));
+    }
+    Box::new(words(line).map(|w| plain(w.text)))
+}
+
+/// A number, or what stands for none; anything else makes the line no row. A number may have its unit, the same in all cells.
+fn cell(word: &str, unit: &mut Option<(Unit, f64)>) -> Option<Option<f64>> {
     if matches!(word, "—" | "–" | "-" | "X" | "x" | "N/A" | "n/a" | "*" | "") {
         return Some(None);
     }
-    let word = word.trim_start_matches('~');
-    number_and_unit(word).filter(|(_, unit)| unit.is_empty()).map(|(n, _)| Some(n))
+    let (number, own) = number_and_unit(word.trim_start_matches('~'))?;
+    if !own.is_empty() {
+        let own = unit_in(own)?;
+        if *unit.get_or_insert(own) != own {
+            return None;
+        }
+    }
+    Some(Some(number))
 }
 
 fn push(text: &Text, first: usize, header: Header, table: Table, gigabytes: bool, found: &mut Found) {
     let lines = text.numbers(first, table.last);
-    let Some((title, unit, scale)) = title(text, first, gigabytes) else { return };
+    let Some((title, unit, scale)) = title(text, first, gigabytes, table.unit) else { return };
+    let scaled = |row: Vec<Option<f64>>| row.into_iter().map(|v| v.map(|v| v * scale)).collect();
+    let mut values: Vec<Vec<Option<f64>>> = table.values.into_iter().map(scaled).collect();
+    let (mut rows, mut cols) = (table.rows, header.cols);
+    if header.cols_are_sources {
+        values = (0..cols.len()).map(|j| values.iter().map(|row| row.get(j).copied().flatten()).collect()).collect();
+        std::mem::swap(&mut rows, &mut cols);
+    }
+    push_titled(text, lines, Matrix { rows, cols, values, ..titled(&title, unit) }, found);
+}
+
+/// A matrix without values of which the title states what is counted.
+pub(super) fn titled(title: &str, unit: Unit) -> Matrix {
     let low = title.to_lowercase();
     let direction = meaning(
         &low,
         &[
-            (&["bidirectional", "bi-directional", "both directions"], Direction::Bidirectional),
-            (&["unidirectional", "uni-directional", "one direction", "one way", "one-way"], Direction::Unidirectional),
+            (
+                &["bidirectional", "bi-directional", "both directions", "bidirektional", "双向"],
+                Direction::Bidirectional,
+            ),
+            (
+                &["unidirectional", "uni-directional", "one direction", "one way", "one-way", "unidirektional", "单向"],
+                Direction::Unidirectional,
+            ),
         ],
     );
     let p2p = meaning(
@@ -131,50 +173,29 @@ fn push(text: &Text, first: usize, header: Header, table: Table, gigabytes: bool
         Unit::Microseconds | Unit::Nanoseconds => Quantity::Latency,
         _ => Quantity::Bandwidth,
     };
-    let scaled = |row: Vec<Option<f64>>| row.into_iter().map(|v| v.map(|v| v * scale)).collect();
-    let mut values: Vec<Vec<Option<f64>>> = table.values.into_iter().map(scaled).collect();
-    let (mut rows, mut cols) = (table.rows, header.cols);
-    if header.cols_are_sources {
-        values = (0..cols.len()).map(|j| values.iter().map(|row| row.get(j).copied().flatten()).collect()).collect();
-        std::mem::swap(&mut rows, &mut cols);
-    }
-    let matrix =
-        Matrix { quantity, direction, p2p, op, unit, rows, cols, values, title: title.clone(), ..Matrix::default() };
-    if direction.is_none() && quantity == Quantity::Bandwidth {
-        found.warn(text, TOOL, lines, format!("'{title}' does not state whether one or both directions are counted"));
+    Matrix { quantity, direction, p2p, op, unit, title: title.to_owned(), ..Matrix::default() }
+}
+
+/// Pushes it, with a warning where it is unknown what is counted.
+pub(super) fn push_titled(text: &Text, lines: (u32, u32), matrix: Matrix, found: &mut Found) {
+    if matrix.direction.is_none() && matrix.quantity == Quantity::Bandwidth {
+        let message = format!("'{}' does not state whether one or both directions are counted", matrix.title);
+        found.warn(text, TOOL, lines, message);
     }
     found.push(text, TOOL, lines, Fact::Matrix(matrix));
 }
 
 /// The nearest line above `header` that names a unit, without markup, the unit, and what its values are to be
 /// multiplied by.
-fn title(text: &Text, header: usize, gigabytes: bool) -> Option<(String, Unit, f64)> {
+fn title(text: &Text, header: usize, gigabytes: bool, of_cells: Option<(Unit, f64)>) -> Option<(String, Unit, f64)> {
     let above = (header.saturating_sub(MAX_TITLE_DISTANCE)..header).rev().map(|i| text.line(i).trim());
     let worded = above.filter(|line| line.contains(char::is_alphabetic) && !line.starts_with("```"));
     worded.take(MAX_TITLE_LINES).find_map(|line| {
         let bandwidth = gigabytes && line.contains("andwidth") && line.split_whitespace().count() <= 12;
-        let (unit, scale) = unit(line).or(bandwidth.then_some((Unit::GigabytesPerSecond, 1.0)))?;
+        let (unit, scale) =
+            of_cells.or_else(|| unit_in(line)).or(bandwidth.then_some((Unit::GigabytesPerSecond, 1.0)))?;
         let clean = line.trim_matches(|c: char| matches!(c, '#' | '*' | ':' | '`') || c.is_whitespace());
         Some((clean.to_owned(), unit, scale))
-    })
-}
-
-/// The unit that a title names.
-fn unit(title: &str) -> Option<(Unit, f64)> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '/';
-    title.split(|c: char| !is_word(c)).find_map(|word| {
-        Some(match word {
-            "GB/s" | "GBps" | "GB/sec" => (Unit::GigabytesPerSecond, 1.0),
-            // an author's MB are 10⁶ bytes
-            "MB/s" | "MBps" | "MB/sec" => (Unit::GigabytesPerSecond, 1e-3),
-            "MiB/s" => (Unit::MebibytesPerSecond, 1.0),
-            "GiB/s" => (Unit::MebibytesPerSecond, 1024.0),
-            "Gb/s" | "Gbps" | "Gbit/s" => (Unit::GigabitsPerSecond, 1.0),
-            // the micro sign and the Greek letter
-            "us" | "µs" | "μs" => (Unit::Microseconds, 1.0),
-            "ns" => (Unit::Nanoseconds, 1.0),
-            _ => return None,
-        })
     })
 }
 
@@ -209,6 +230,14 @@ mod tests {
         assert_eq!(all[0].between("GPU0", "GPU1"), Some(1.5), "column GPU0 sends to row GPU1");
         assert_eq!((all[0].direction, found.warnings.len()), (Some(Direction::Bidirectional), 0));
         assert_eq!(scanned("Latency (µs)\n  GPU0 GPU1\nGPU0 1 2\nGPU1 2 1\n").0[0].quantity, Quantity::Latency);
+    }
+
+    #[test]
+    fn cells_between_tabs_may_be_empty_and_name_the_unit() {
+        let (all, _) = scanned("Unidirectional\n\tGPU0\tGPU1\nGPU0\t\t26.1 GB/s\nGPU1\t25.9 GB/s\t\n");
+        assert_eq!((all[0].between("GPU1", "GPU0"), all[0].value(0, 0)), (Some(25.9), None));
+        assert_eq!(all[0].unit, Unit::GigabytesPerSecond);
+        assert!(scanned("GB/s\n\tGPU0\tGPU1\nGPU0\t\t26 GB/s\nGPU1\t25 us\t\n").0.is_empty(), "two units");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod open_lines;
 mod read;
 mod repair;
 mod streams;
+mod tables;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -62,6 +63,7 @@ mod lstopo_xml;
 mod mlxlink;
 mod modules;
 mod mst_status;
+mod nccl_averages;
 mod nccl_graph;
 mod nccl_inspector;
 mod nccl_log;

@@ -136,16 +136,20 @@ struct Columns {
 /// `#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong`; older tables
 /// lack `redop` and `root` or say `error`, newer ones may add columns.
 fn columns(line: &str) -> Option<Columns> {
-    let titles = line.trim().trim_start_matches('#').split_whitespace();
+    let line = line.trim().trim_start_matches('#').trim_start();
     // most lines are none
-    if titles.clone().next() != Some("size") {
+    if !line.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("size")) {
         return None;
     }
-    let mut words: Vec<&str> = titles.collect();
-    let lead = words.iter().position(|w| *w == "time" || *w == "cputime")?;
-    let is_header = words.contains(&"algbw") && words.contains(&"busbw");
+    let low = line.to_ascii_lowercase();
+    // a document may name the unit with each column
+    let mut words: Vec<&str> = low.split_whitespace().filter(|word| !word.starts_with(['(', '['])).collect();
+    let name = |word: &'_ str| word.split(['(', '[']).next().map_or(0, str::len);
+    words.iter_mut().for_each(|word| *word = word.get(..name(word)).unwrap_or_default());
     words.retain(|w| *w != "timestamp");
+    let lead = words.iter().position(|w| ["time", "cputime", "algbw", "busbw"].contains(w))?;
     let metrics = words.get(lead..)?.iter().map(|w| (*w).to_owned()).collect();
+    let is_header = words.contains(&"busbw") && (words.contains(&"algbw") || line.contains('\t'));
     is_header.then_some(Columns { lead, metrics })
 }
 
@@ -210,8 +214,9 @@ impl Columns {
     fn series(&self) -> Vec<Series> {
         let mut sets = 0;
         let mut series = Vec::with_capacity(self.metrics.len());
+        let begins = self.metrics.first();
         for metric in &self.metrics {
-            sets += usize::from(metric.ends_with("time"));
+            sets += usize::from(Some(metric) == begins);
             let name = match metric.as_str() {
                 "#wrong" | "error" => "wrong",
                 other => other,
@@ -363,6 +368,18 @@ mod tests {
         // a log that never ends a row makes none
         let cut = scanned(scan, &text[..text.find("  21.60").unwrap()]);
         assert!(cut.evidence.iter().all(|e| !matches!(e.fact, Fact::Curve(_))));
+    }
+
+    #[test]
+    fn a_document_names_units_and_leaves_columns_out() {
+        let text = "./all_reduce_perf -g 8\nSize (B)\ttime (us)\talgbw (GB/s)\tbusbw (GB/s)\n1024\t30.5\t0.03\t0.06\n";
+        let found = scanned(scan, text);
+        let of = |curve: &Curve| curve.series.iter().map(|s| (s.name.clone(), s.values[0])).collect::<Vec<_>>();
+        let wanted = [("time out-of-place", 30.5), ("algbw out-of-place", 0.03), ("busbw out-of-place", 0.06)];
+        assert_eq!(of(curve(&found)), wanted.map(|(name, value)| (name.to_owned(), Some(value))));
+        let two = scanned(scan, "Size\tbusbw\n1024\t0.06\n");
+        assert_eq!(of(curve(&two)), [("busbw out-of-place".to_owned(), Some(0.06))]);
+        assert_eq!(scanned(scan, "Size matters for busbw\n1024 5\n"), Found::default());
     }
 
     #[test]

@@ -16,9 +16,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|i| Some(table(text, i, title(text.line(i))?, found)));
 }
 
-/// `OSU MPI-CUDA Bandwidth Test v5.9` after its `#`.
+/// `OSU MPI-CUDA Bandwidth Test v5.9` after its `#`, which Markdown takes for a heading's.
 fn title(line: &str) -> Option<&str> {
-    let title = line.trim().strip_prefix('#')?.trim();
+    let title = line.trim().trim_matches(['#', '*', ' ']);
     (title.starts_with("OSU ") && title.contains(" Test")).then_some(title)
 }
 
@@ -31,12 +31,13 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
     let mut header = None;
     for i in title_line + 1..=title_line + TITLE_GAP {
         let line = text.line(i).trim();
-        let Some(comment) = line.strip_prefix('#').map(str::trim) else {
-            if line.is_empty() { continue } else { break }
-        };
+        let comment = line.trim_start_matches('#').trim();
         if comment.starts_with("Size") {
             header = Some((i, columns(comment)));
             break;
+        }
+        if !line.starts_with('#') {
+            if line.is_empty() || line.starts_with("```") { continue } else { break }
         }
         if comment.contains("Buffer on") {
             settings.insert("buffers".to_owned(), comment.to_owned());
@@ -170,6 +171,13 @@ mod tests {
         assert_eq!(c[0].series[0].unit, Some(Unit::GigabytesPerSecond));
         assert!((c[0].series[0].values[1].unwrap() - 12.0).abs() < 1e-9);
         assert!(c[0].settings["buffers"].contains("DEVICE"));
+    }
+
+    #[test]
+    fn a_page_that_takes_the_comments_for_headings() {
+        let c = curves("### OSU MPI Latency Test v7.0\n\n```\nSize\tLatency (us)\n8\t1.5\n```\n");
+        assert_eq!((c[0].what.as_str(), c[0].series[0].unit), ("osu_latency", Some(Unit::Microseconds)));
+        assert!(curves("The OSU MPI Latency Test is small.\nSize matters\n").is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::grid::{self, Grid};
+use super::labelled_matrix;
 use super::limits::MAX_DEVICES as MAX_LISTED;
 use super::text::Span;
 use super::words::meaning;
@@ -206,7 +207,9 @@ impl<'a> Title<'a> {
 fn matrices(text: &Text, title: usize, words: &Title, found: &mut Found) -> usize {
     let corners: &[&str] = if words.bandwidth { &["D\\D"] } else { &["D\\D", "GPU"] };
     let Some((_, grid)) = table_below(text, title, corners) else {
-        if words.text.ends_with(')') {
+        let below = (title + 1..=title + TITLE_GAP).find(|i| !text.line(*i).trim().is_empty());
+        let elsewhere = below.is_some_and(|i| labelled_matrix::is_header(text.line(i)));
+        if words.text.ends_with(')') && !elsewhere {
             found.warn(text, TOOL, text.numbers(title, title), "a title without a matrix; the text may be cut");
         }
         return title + 1;
@@ -231,7 +234,13 @@ fn table_below(text: &Text, above: usize, corners: &[&str]) -> Option<(usize, Gr
     for i in above + 1..=above + TITLE_GAP {
         let line = text.line(i).trim();
         if let Some(corner) = corners.iter().find(|corner| line.starts_with(**corner)) {
-            return grid::read(text, i, corner).map(|grid| (i, grid));
+            return grid::read_spaced(text, i, corner).map(|grid| (i, grid));
+        }
+        // a document may have anything above the rows' numbers, or nothing
+        if corners.contains(&"D\\D") && line.contains(|c: char| c.is_ascii_digit()) {
+            let corner = line.split_whitespace().next().filter(|word| word.parse::<u32>().is_err());
+            let grid = grid::read_spaced(text, i, corner.unwrap_or_default())?;
+            return (grid.rows == grid.cols).then_some((i, grid));
         }
         if !line.is_empty() && !line.starts_with("```") {
             return None;
@@ -256,6 +265,21 @@ fn warn_if_cut(text: &Text, first: usize, grid: &Grid, found: &mut Found) {
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+
+    #[test]
+    fn a_document_changes_the_corner_and_puts_lines_between_rows() {
+        for table in [
+            "0 1\n0 X 26.1\n1 25.9 X\n",
+            "From\\To\t0\t1\n0\tX\t26.1\n1\t25.9\tX\n",
+            "D\\D 0 1\n\n0 X 26.1\n\n1 25.9 X\n",
+        ] {
+            let found = scanned(scan, &format!("Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n\n{table}"));
+            let Some(Fact::Matrix(matrix)) = found.evidence.first().map(|e| &e.fact) else { panic!("{table}") };
+            assert_eq!((matrix.between("GPU1", "GPU0"), found.warnings.len()), (Some(25.9), 0), "{table}");
+        }
+        let other = scanned(scan, "Unidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n0 1\n0 X 26.1\n");
+        assert!(other.evidence.is_empty(), "half of a table without its corner");
+    }
 
     const RUN: &str = "\
 [P2P (Peer-to-Peer) GPU Bandwidth Latency Test]

@@ -41,8 +41,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|i| {
         let start = if i == from.line { from.byte } else { 0 };
         let rest = text.line(i).get(start..).unwrap_or_default();
-        let header =
-            rest.match_indices("#bytes").find_map(|(at, _)| Some((start + at, Columns::parse(rest.get(at..)?)?)));
+        let header = rest.match_indices("bytes").find_map(|(at, _)| {
+            let at = at - usize::from(rest.get(..at)?.ends_with('#'));
+            Some((start + at, Columns::parse(rest.get(at..)?)?))
+        });
         let (byte, columns) = header?;
         from = table(text, &from, &Position { line: i, byte }, &columns, found);
         Some(from.line)
@@ -76,27 +78,28 @@ impl Columns {
             length = word.as_ptr() as usize - header.as_ptr() as usize + word.len();
             words.push(word);
         }
-        let lead = words.iter().take_while(|w| w.starts_with('#')).count();
+        // a document may lose the signs before the titles of the first columns
+        let lead = words.iter().take_while(|w| w.starts_with('#') || matches!(**w, "bytes" | "iterations")).count();
         let (mut series, mut name) = (Vec::new(), Vec::new());
         for word in words.get(lead..)? {
             name.push(*word);
-            if word.ends_with(']') || *word == "average" {
+            if word.ends_with([']', ')']) || *word == "average" {
                 series.push(column(&name.join(" ")));
                 name.clear();
             }
         }
-        // words that belong to no column: prose that mentions "#bytes"
+        // words that belong to no column: prose that mentions bytes
         (lead >= 2 && !series.is_empty() && name.is_empty()).then_some(Columns { lead, series, length })
     }
 }
 
 /// `BW peak[MiB/sec]`.
 fn column(words: &str) -> Series {
-    let (name, unit) = words.split_once('[').unwrap_or((words, ""));
-    let unit = match unit {
-        "MB/sec]" | "MiB/sec]" => Some(Unit::MebibytesPerSecond),
-        "Gb/sec]" => Some(Unit::GigabitsPerSecond),
-        "usec]" => Some(Unit::Microseconds),
+    let (name, unit) = words.split_once(['[', '(']).unwrap_or((words, ""));
+    let unit = match unit.trim_end_matches([']', ')']) {
+        "MB/sec" | "MiB/sec" | "MB/s" | "MiB/s" => Some(Unit::MebibytesPerSecond),
+        "Gb/sec" | "Gb/s" | "Gbps" => Some(Unit::GigabitsPerSecond),
+        "usec" | "us" => Some(Unit::Microseconds),
         _ => None,
     };
     Series { name: name.trim().to_owned(), unit, values: Vec::new() }

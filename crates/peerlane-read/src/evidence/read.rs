@@ -11,7 +11,7 @@ use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::sysfs;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, text::is_binary};
+use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, tables, text::is_binary};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -56,11 +56,24 @@ pub enum ReadError {
     TooManyFiles(String),
 }
 
+/// What a reader is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// A whole source, since it knows what stands before lines itself: ranks of one job are one log.
+    Source,
+    /// The lines that have one label, as they are.
+    Lines,
+    /// The same with tables in plain columns and their headers repaired.
+    Columns,
+}
+
 /// A reader of one format: it looks through a whole text for that format alone.
 #[derive(Clone, Copy)]
 pub struct Reader {
     /// Its name, which is that of its source file.
     pub name: &'static str,
+    /// What it is shown of a text.
+    pub(super) sees: Sees,
     pub(super) scan: fn(&Text, &mut Found),
 }
 
@@ -81,17 +94,31 @@ impl Reader {
 }
 
 macro_rules! readers {
-    ($($name:ident),* $(,)?) => { &[$(Reader { name: stringify!($name), scan: super::$name::scan }),*] };
+    ($($sees:ident: $($name:ident),*;)*) => {
+        &[$($(Reader { name: stringify!($name), sees: Sees::$sees, scan: super::$name::scan }),*),*]
+    };
 }
 
 /// Every reader of texts, in the order in which they run.
 pub const READERS: &[Reader] = readers![
-    // first, since they read the whole text and not its streams
-    nccl_log,
-    nccl_topology,
+    Source: nccl_log, nccl_topology;
+    Columns:
     path_matrix,
     nvidia_smi_topo,
     nvidia_smi_topo_p2p,
+    p2p_test,
+    bandwidth_test,
+    amd_smi,
+    nvbandwidth,
+    nccl_tests,
+    nccl_averages,
+    osu,
+    perftest,
+    rocm_smi,
+    rocm_bandwidth_test,
+    labelled_matrix,
+    rate_table;
+    Lines:
     nvidia_smi_nvlink,
     dcgmi_nvlink,
     dcgmi_diag,
@@ -101,13 +128,10 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_table,
     nvml,
     files_json,
-    p2p_test,
-    bandwidth_test,
     simple_p2p,
     p2pmark,
     device_query,
     gpu_list,
-    amd_smi,
     rdma_ports,
     counters,
     ethtool,
@@ -126,14 +150,10 @@ pub const READERS: &[Reader] = readers![
     mst_status,
     rdma_topo,
     fabric_manager,
-    nvbandwidth,
     nvbandwidth_json,
     nvloom,
-    nccl_tests,
     nccl_tests_json,
     nccl_inspector,
-    osu,
-    perftest,
     nccl_xml,
     nccl_graph,
     lstopo_xml,
@@ -147,33 +167,27 @@ pub const READERS: &[Reader] = readers![
     sensors,
     modules,
     kernel,
-    rocm_smi,
     rocminfo,
-    rocm_bandwidth_test,
     transferbench,
     rvs,
     sysfs_listing,
-    labelled_matrix,
-    rate_table,
-    rig_report,
+    rig_report;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
     let mut evidence = Vec::new();
-    // the first two know prefixes themselves: ranks of one job are one log
-    let (of_whole, of_streams) = READERS.split_at(2);
-    scan_with(of_whole, text, &mut found, &mut evidence);
+    scan_with(Sees::Source, text, &mut found, &mut evidence);
     text.begin();
     let hosts = HostHeadings::of(text);
     text.begin();
     match streams(text, &hosts) {
-        None => scan_repaired(of_streams, text, &mut found, &mut evidence),
+        None => scan_stream(text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
                 let before = evidence.len();
-                scan_repaired(of_streams, &stream.text, &mut found, &mut evidence);
+                scan_stream(&stream.text, &mut found, &mut evidence);
                 if evidence.len() > before {
                     let mut host = Found::default();
                     stream.push_host(&mut host);
@@ -204,16 +218,20 @@ pub fn scan_text(text: &Text) -> Found {
     found
 }
 
-/// Runs scanners over a text whose broken headers are repaired first.
-fn scan_repaired(readers: &[Reader], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+/// Runs scanners over lines of one label.
+fn scan_stream(text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+    scan_with(Sees::Lines, text, found, evidence);
     text.begin();
-    let repaired = repair::repaired(text, found);
-    scan_with(readers, repaired.as_ref().unwrap_or(text), found, evidence);
+    let columns = tables::in_columns(text, found);
+    let columns = columns.as_ref().unwrap_or(text);
+    columns.begin();
+    let repaired = repair::repaired(columns, found);
+    scan_with(Sees::Columns, repaired.as_ref().unwrap_or(columns), found, evidence);
 }
 
 /// Runs scanners; each gets the whole room for statements, so that none crowds out the others.
-fn scan_with(readers: &[Reader], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
-    for reader in readers {
+fn scan_with(sees: Sees, text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+    for reader in READERS.iter().filter(|reader| reader.sees == sees) {
         let mut one = reader.read(text);
         evidence.append(&mut one.evidence);
         found.append(one);

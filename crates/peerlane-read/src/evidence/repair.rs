@@ -108,7 +108,7 @@ static BY_LENGTH: LazyLock<BTreeMap<usize, Vec<&'static str>>> = LazyLock::new(|
 
 /// The text with such headers repaired; `None` where it has none.
 pub(super) fn repaired(text: &Text, found: &mut Found) -> Option<Text> {
-    let mut repairs: BTreeMap<usize, String> = BTreeMap::new();
+    let mut repairs: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     // the last line that is not empty, which may be the title of a table
     let mut above = "";
     for (i, line) in text.iter() {
@@ -127,11 +127,11 @@ pub(super) fn repaired(text: &Text, found: &mut Found) -> Option<Text> {
                 short(repair.trim())
             );
             found.warn(text, "header", text.numbers(i, i), message);
-            repairs.insert(i, repair);
+            repairs.insert(i, vec![repair]);
         }
         above = trimmed;
     }
-    (!repairs.is_empty()).then(|| text.with(&repairs))
+    (!repairs.is_empty()).then(|| text.rewritten(&repairs))
 }
 
 fn short(line: &str) -> String {
@@ -212,6 +212,10 @@ fn of_gpus(line: &str, below: &str) -> Option<String> {
         return None;
     }
     let words: Vec<&str> = line.split_whitespace().take(MAX_HEADER / 4).collect();
+    // a header names devices and no values
+    if words.iter().any(|word| word.parse::<f64>().is_ok()) {
+        return None;
+    }
     let name = |i: usize| format!("GPU{i}");
     let is = |i: usize| words.get(i).is_some_and(|word| *word == name(i));
     let right = (0..words.len()).filter(|i| is(*i)).count();
@@ -368,6 +372,7 @@ mod tests {
     fn whole_headers_and_sentences_stay() {
         for text in [
             "GPU0 GPU1 GPU2\n",
+            "GPU0 GPU2 20.31\n",
             "GPU0\tPIX\tSYS\n",
             "GPU0 and GPU 1\n",
             "Device access\nthe device\n",

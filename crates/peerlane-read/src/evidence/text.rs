@@ -26,25 +26,29 @@ pub struct Text {
 impl Text {
     /// Decodes (see [`decode`]), splits and cleans. What lies beyond 4 GiB is ignored.
     pub fn new(source: &str, bytes: &[u8]) -> Self {
-        let text = decode(bytes);
-        let page = markup::is_page(&text);
+        let text = decode_text(bytes);
         let mut all = Text::empty(source.into(), text.len(), None);
-        let add = |line: &str| {
-            if page {
-                let mut plain = String::new();
+        if markup::is_page(&text) {
+            markup::lines(lines(&text), &mut |number, line| {
+                let mut plain = String::with_capacity(line.len());
                 clean(line, &mut plain);
-                all.add(|joined| joined.push_str(&markup::clean(&plain)));
-            } else {
-                all.add(|joined| clean(line, joined));
-            }
-        };
-        lines(&text).for_each(add);
+                all.add_numbered(number, &plain);
+            });
+        } else {
+            lines(&text).for_each(|line| all.add(|joined| clean(line, joined)));
+        }
         all
     }
 
     /// How many lines [`Text::new`] would make of it, without the memory that they take.
     pub(super) fn count_lines(bytes: &[u8]) -> usize {
-        lines(&decode(bytes)).count()
+        let text = decode_text(bytes);
+        let mut count = 0;
+        match markup::is_page(&text) {
+            true => markup::lines(lines(&text), &mut |_, _| count += 1),
+            false => count = lines(&text).count(),
+        }
+        count
     }
 
     fn empty(source: Arc<str>, bytes: usize, picked: Option<Vec<u32>>) -> Self {
@@ -59,6 +63,12 @@ impl Text {
             write(&mut self.joined);
             self.joined.push('\n');
         }
+    }
+
+    /// Adds a line that has this number, from 1.
+    fn add_numbered(&mut self, number: u32, line: &str) {
+        self.picked.get_or_insert_default().push(number);
+        self.add(|joined| joined.push_str(line));
     }
 
     /// Some lines, by index and the byte from which they are kept; `label` is added to the source's name.
@@ -81,11 +91,14 @@ impl Text {
         rest
     }
 
-    /// The text with some lines replaced, by index.
-    pub(super) fn with(&self, lines: &BTreeMap<usize, String>) -> Self {
-        let mut changed = Text::empty(self.source.clone(), self.joined.len(), self.picked.clone());
+    /// The text with some lines replaced, by index, each by none or several, which keep its number.
+    pub(super) fn rewritten(&self, lines: &BTreeMap<usize, Vec<String>>) -> Self {
+        let mut changed = Text::empty(self.source.clone(), self.joined.len(), Some(Vec::with_capacity(self.len())));
         for (i, line) in self.iter() {
-            changed.add(|joined| joined.push_str(lines.get(&i).map_or(line, String::as_str)));
+            match lines.get(&i) {
+                None => changed.add_numbered(self.numbers(i, i).0, line),
+                Some(others) => others.iter().for_each(|other| changed.add_numbered(self.numbers(i, i).0, other)),
+            }
         }
         changed
     }
@@ -252,6 +265,36 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The same of what a machine printed or a person wrote down, which may be Windows-1252, of which Latin-1 is a part: it has bytes
+/// beyond ASCII and none of them is UTF-8.
+fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
+    let has_mark = [&[0xff, 0xfe][..], &[0xfe, 0xff], &[0xef, 0xbb, 0xbf]].iter().any(|mark| bytes.starts_with(mark));
+    if has_mark || !is_single_byte(bytes) {
+        return decode(bytes);
+    }
+    Cow::Owned(bytes.iter().map(|b| of_windows(*b)).collect())
+}
+
+/// Whether a text has bytes that are no UTF-8, and no character of several bytes that is.
+fn is_single_byte(bytes: &[u8]) -> bool {
+    let mut chunks = bytes.utf8_chunks();
+    let mut invalid = false;
+    chunks.all(|chunk| {
+        invalid |= !chunk.invalid().is_empty();
+        chunk.valid().is_ascii()
+    }) && invalid
+}
+
+/// A byte of Windows-1252 as a character.
+fn of_windows(byte: u8) -> char {
+    const UPPER: [char; 32] = [
+        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘',
+        '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+    ];
+    let in_upper = byte.checked_sub(0x80).and_then(|at| UPPER.get(usize::from(at)));
+    in_upper.copied().unwrap_or(char::from(byte))
+}
+
 /// How much of a file is examined to see whether it is text, in bytes.
 const BINARY_HEAD: usize = 4096;
 
@@ -327,6 +370,12 @@ mod tests {
         assert_eq!((t.join(2, 1), t.join(0, usize::MAX)), ("", "ab\n\ncd"));
         assert_eq!((t.line_at(0), t.line_at(3), t.line_at(4), t.offset(2)), (1, 2, 3, 4));
         assert!(Text::new("x", b"").is_empty());
+    }
+
+    #[test]
+    fn one_byte_a_character() {
+        assert_eq!(Text::new("x", b"Latenz (\xb5s) \x96 gr\xf6\xdfer").line(0), "Latenz (µs) – größer");
+        assert_eq!(Text::new("x", b"\xc2\xb5s and \xff").line(0), "µs and \u{fffd}", "one broken byte of UTF-8");
     }
 
     #[test]

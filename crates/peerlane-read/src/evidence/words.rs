@@ -1,6 +1,7 @@
 //! Words of a line and the names of devices, as the tables of several tools need them.
 
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
+use peerlane_machine::matrix::Unit;
 pub(super) use peerlane_machine::names::{gpu_number, number_after as numbered};
 
 /// Months as logs write them.
@@ -61,6 +62,36 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, unit.trim()))
 }
 
+/// The unit that a text names, as a word or in brackets (`Bandwidth (GB/s)`, `BW average[Gb/sec]`), and what a value is to be
+/// multiplied by to be in it. Authors' decimal prefixes are powers of 1000.
+pub(super) fn unit_in(text: &str) -> Option<(Unit, f64)> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '/')).filter(|word| !word.is_empty()).find_map(unit)
+}
+
+/// `GB/s`, `GiB/sec`, `MBytes/s`, `Gbps`, `Gbit/s`, `us`, `µs`, `ns`.
+fn unit(word: &str) -> Option<(Unit, f64)> {
+    match word {
+        "us" | "usec" | "\u{b5}s" | "\u{3bc}s" => return Some((Unit::Microseconds, 1.0)),
+        "ns" | "nsec" => return Some((Unit::Nanoseconds, 1.0)),
+        _ => {}
+    }
+    let per_second = ["/s", "/sec", "/Sek", "/second"].iter().find_map(|end| word.strip_suffix(end));
+    // `Mops` are no octets
+    let counted = per_second.or_else(|| word.strip_suffix("ps").filter(|counted| !counted.ends_with('o')))?;
+    let (prefix, rest) = counted.split_at_checked(1)?;
+    let power = ["k", "M", "G", "T"].iter().position(|p| *p == prefix || (*p == "k" && prefix == "K"))? as i32 + 1;
+    let (binary, counted) =
+        rest.strip_prefix('i').filter(|rest| rest.starts_with('B')).map_or((false, rest), |r| (true, r));
+    match counted {
+        "B" | "Byte" | "Bytes" | "byte" | "bytes" | "o" if binary => {
+            Some((Unit::MebibytesPerSecond, 1024_f64.powi(power - 2)))
+        }
+        "B" | "Byte" | "Bytes" | "byte" | "bytes" | "o" => Some((Unit::GigabytesPerSecond, 1000_f64.powi(power - 3))),
+        "b" | "bit" | "bits" | "Bit" | "Bits" => Some((Unit::GigabitsPerSecond, 1000_f64.powi(power - 3))),
+        _ => None,
+    }
+}
+
 /// A link from the spellings of its speed (`16.0 GT/s PCIe`, `8 GT/s`, `2.5GT/s`, `Unknown`) and width
 /// (`16`, `x16`; 0 and 255 mean unknown).
 pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
@@ -109,6 +140,27 @@ mod tests {
         assert_eq!(number_and_unit("16x"), Some((16.0, "x")));
         assert_eq!(number_and_unit("N/A"), None);
         assert_eq!(number_and_unit("1-16 GB/s"), None);
+    }
+
+    #[test]
+    fn units_in_every_spelling() {
+        for (text, unit, scale) in [
+            ("Bandwidth (GB/s)", Unit::GigabytesPerSecond, 1.0),
+            ("BW average[Gb/sec]", Unit::GigabitsPerSecond, 1.0),
+            ("MBytes/s", Unit::GigabytesPerSecond, 1e-3),
+            ("in GiB/s", Unit::MebibytesPerSecond, 1024.0),
+            ("KiB/s", Unit::MebibytesPerSecond, 1.0 / 1024.0),
+            ("Go/s", Unit::GigabytesPerSecond, 1.0),
+            ("10 Gbps", Unit::GigabitsPerSecond, 1.0),
+            ("Mbit/s", Unit::GigabitsPerSecond, 1e-3),
+            ("Latenz (µs)", Unit::Microseconds, 1.0),
+            ("ns", Unit::Nanoseconds, 1.0),
+        ] {
+            assert_eq!(unit_in(text), Some((unit, scale)), "{text}");
+        }
+        for text in ["It busses along", "steps", "GB", "tok/s", "Messages/s", "GT/s", "maps", "Mops"] {
+            assert_eq!(unit_in(text), None, "{text}");
+        }
     }
 
     #[test]

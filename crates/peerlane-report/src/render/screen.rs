@@ -164,7 +164,11 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             if *expected > 0 {
                 kinds.push(count(*expected, "expected value"));
             }
-            let nothing = if machine.curves.is_empty() { "nothing measured" } else { "values by message size only" };
+            let nothing = match (machine.curves.is_empty(), machine.rates.is_empty()) {
+                (false, _) => "values by message size only",
+                (true, false) => "rates without named ends, compared with nothing (`map` shows them)",
+                (true, true) => "nothing measured",
+            };
             nothing.to_owned()
         }
         Tally { values, compared: 0, .. } => {

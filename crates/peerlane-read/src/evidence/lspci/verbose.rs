@@ -3,6 +3,7 @@
 //! A document may show single devices among prose: all of one text make one list. Bridges name the
 //! buses behind them, so that a whole `lspci -vvv` yields the tree too.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::super::health::Health;
@@ -24,7 +25,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut acs = (Span::default(), AcsLines::default());
     text.walk(|i| {
         let line = text.line(i);
-        let Some(device) = header(line).or_else(|| headed(text, i)) else {
+        let whole = unwrapped(text, i);
+        let Some(device) = header(&whole).or_else(|| headed(text, i)) else {
             if let Some(control) = acs_of_no_device(line) {
                 acs.0.add(i);
                 acs.1.functions = acs.1.functions.saturating_add(1);
@@ -46,10 +48,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         let line = i as u32 + 1;
         let mut block = Block { device: PciDevice { line, ..device }, at: i, ..Block::default() };
-        let end = text.block_end(i);
+        let end = block_end(text, i);
         list.lines.add(i);
         for k in i + 1..end {
-            let detail = block.field(text.line(k).trim());
+            let line = unwrapped(text, k);
+            let detail = block.field(line.trim());
             if detail.is_some() {
                 list.lines.add(k);
             }
@@ -64,6 +67,64 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if let Some(lines) = acs.0.numbers(text) {
         found.push(text, TOOL, lines, Fact::Acs(acs.1));
     }
+}
+
+/// Lines that the edge of a window may have made of one.
+const MAX_WRAPPED: usize = 3;
+
+/// Whether a line is the rest of the one above it, at whose end a window wrapped it: it is not indented, as all fields are, and
+/// fields follow it.
+fn is_rest(text: &Text, k: usize) -> bool {
+    const FIELDS: [&str; 16] = [
+        "Subsystem:",
+        "Control:",
+        "Status:",
+        "Flags:",
+        "Latency",
+        "Interrupt:",
+        "NUMA node:",
+        "Region ",
+        "Memory at ",
+        "I/O ",
+        "Bus:",
+        "Capabilities:",
+        "Kernel ",
+        "Lnk",
+        "Dev",
+        "IOMMU group:",
+    ];
+    let starts_plain = |line: &str| !line.is_empty() && !line.starts_with(char::is_whitespace);
+    let is_field = |line: &str| {
+        line.starts_with(char::is_whitespace) && FIELDS.iter().any(|field| line.trim_start().starts_with(field))
+    };
+    let line = text.line(k);
+    // most lines are none: the line above belongs to a block, and so does a line below
+    starts_plain(line)
+        && header(line).is_none()
+        && (k + 1..k + MAX_WRAPPED)
+            .find(|below| !starts_plain(text.line(*below)))
+            .is_some_and(|k| is_field(text.line(k)))
+}
+
+/// A line with the rest that a window wrapped.
+fn unwrapped(text: &Text, i: usize) -> Cow<'_, str> {
+    let line = text.line(i);
+    // only lines of a block, and those that begin one, are looked at further
+    let may_wrap = line.starts_with(char::is_whitespace) || line.starts_with(|c: char| c.is_ascii_hexdigit());
+    if !may_wrap || line.trim().is_empty() || !is_rest(text, i + 1) {
+        return line.into();
+    }
+    let rest = (i + 1..=i + MAX_WRAPPED).take_while(|k| is_rest(text, *k));
+    rest.fold(line.to_owned(), |all, k| all + text.line(k)).into()
+}
+
+/// The line after a device's block.
+fn block_end(text: &Text, first: usize) -> usize {
+    let mut end = text.block_end(first);
+    while end < text.len() && is_rest(text, end) {
+        end = text.block_end(end);
+    }
+    end
 }
 
 /// The device that a person's heading or a quoted command names, where its fields stand below, indented as the tool prints them.
@@ -164,6 +225,20 @@ mod tests {
             Fact::Pci(tree) => tree,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_window_wrapped_its_lines() {
+        let found = read(
+            "06:00.0 VGA compatible contr\noller: NVIDIA Corporation GA102 [RTX 3090\n] (rev a1)\n\tLnkCap:\tPort #2, Speed 8GT/s, Width x16, Exit \nLatency L1\n\tLnkSta:\tSpeed 2.5GT/s (downgraded), Wid\nth x4 (downgraded)\n\tKernel driver in use: nvidia\n",
+        );
+        let [device] = &first(&found).devices[..] else { panic!("{found:?}") };
+        assert_eq!((device.capable.to_string(), device.running.to_string()), ("3.0 x16".into(), "1.0 x4".into()));
+        assert_eq!((device.name.as_deref(), device.is_gpu()), (Some("NVIDIA Corporation GA102 [RTX 3090]"), true));
+        // prose between two listings is no rest
+        let apart =
+            read("01:00.0 3D controller: NVIDIA Corporation GA100\nIt has:\n\n\tLnkSta: Speed 8GT/s, Width x8\n");
+        assert!(first(&apart).devices[0].running.is_unknown());
     }
 
     #[test]

@@ -82,10 +82,11 @@ fn class(word: &str) -> Option<PathClass> {
     word.parse().ok().filter(|c: &PathClass| c.is_nvlink() || !c.is_gpu_link())
 }
 
-/// Whether a device and a class stand at `p`.
+/// Whether a device and a class stand at `p`, and no rate behind them, as in a matrix of rates with an `X` on its diagonal.
 pub(super) fn starts_row(words: &[Word], p: usize) -> bool {
     let text = |k: usize| words.get(k).map_or("", |w| w.text);
-    is_device(text(p)) && class(text(p + 1)).is_some() && text(p + 2) != "="
+    let is_rate = |word: &str| word.contains('.') && word.parse::<f64>().is_ok();
+    is_device(text(p)) && class(text(p + 1)).is_some() && text(p + 2) != "=" && !is_rate(text(p + 2))
 }
 
 /// A value of the affinity columns.
