@@ -8,7 +8,7 @@ use peerlane_machine::names::ranges;
 use peerlane_machine::units::Rate;
 
 /// The fastest link that a GPU has.
-const FASTEST: PcieWidth = PcieWidth::new(PcieGeneration::Gen6, 16);
+const FASTEST: PcieWidth = PcieWidth::new(PcieGeneration::Gen5, 16);
 
 /// The machine with its GPUs at root ports of one CPU, and a sentence that states this, where no source states where any of them is:
 /// the shortest PCIe path without a switch, so that what is expected of it is the most to expect. `None` where the place of
