@@ -5,6 +5,7 @@
 //! must be judged as `judgement/*.json` recorded; elsewhere the page is made from what was recorded.
 //! `UPDATE_DOCS=1 cargo test -p peerlane-cli judgement::` rewrites both.
 
+mod first_contact;
 mod page;
 
 use std::collections::BTreeMap;

@@ -111,14 +111,13 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
             }
         }
     }
-    let below = match (excused, conclusive) {
-        // widths fitted to them explain all but what no link that is built for a GPU does
-        (true, true) => BROKEN,
-        (true, false) => BROKEN / 2.0,
-        (false, true) if with_peers => BELOW,
-        (false, true) => BELOW_HOST,
-        // copies through the host may be slow for other reasons
-        (false, false) => return None,
+    let below = match (own.is_some(), conclusive) {
+        (true, true) if with_peers => BELOW,
+        (true, true) => BELOW_HOST,
+        (false, true) => BROKEN,
+        // copies through the host may be slow for other reasons, but not so slow
+        (_, false) if excused => BROKEN / 2.0,
+        (_, false) => return None,
     };
     let best = best.filter(|(.., rate)| rate.gb() < below * raw.gb())?;
     Some(Low { gpu, link, product: own.is_some(), raw, below, best })

@@ -159,8 +159,9 @@ fn are_alike_over_nvlink(view: &View) -> bool {
 }
 
 /// Whether most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets.
+/// Links taken to be narrow, so that low rates fit, show no health.
 fn is_explained(context: &Context) -> bool {
-    let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
+    let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured && !fit.narrow);
     fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
 }
 

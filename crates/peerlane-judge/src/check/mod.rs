@@ -86,6 +86,7 @@ mod shared_limit;
 mod slow_path;
 mod small_bar1;
 mod small_packets;
+mod software_rdma;
 mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
@@ -209,6 +210,7 @@ static RULES: &[Rule] = &[
     application_slow::SEARCH,
     nic_slow::RULE,
     port_slow::RULE,
+    software_rdma::RULE,
     nic_gpu_refused::RULE,
     nic_gpu_slow::RULE,
     host_buffers_far::RULE,

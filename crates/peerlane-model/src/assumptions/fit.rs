@@ -96,7 +96,13 @@ pub struct Fit {
     pub dated: Option<String>,
     /// Measured values that no set explains.
     pub unexplained: Vec<Unexplained>,
+    /// Whether it takes links of GPUs to have fewer lanes than their products, or any GPUs, are built with: a narrow link
+    /// explains a low rate, and does not make it a sound one.
+    pub narrow: bool,
 }
+
+/// Lanes of a GPU of which no product is known.
+const LANES: u8 = 16;
 
 impl Fit {
     /// In sentences, for people.
@@ -310,6 +316,10 @@ fn describe(
         / known.values().map(likelihood).sum::<f64>();
     let dated = clues.latest.zip(clues.dated_by).map(|(latest, by)| format!("{by}: {latest} at the latest"));
     let next = next.map(|(other, _)| (changes(machine, open, best, other), distance.exp()));
+    let narrow = open.groups.iter().zip(&best.widths).any(|(group, width)| {
+        let built = group.able.and_then(|able| able.lanes).unwrap_or(LANES);
+        width.lanes.is_some_and(|lanes| lanes < built)
+    });
     let assumed = in_words(machine, open, best);
     Some(Fit {
         assumed,
@@ -322,6 +332,7 @@ fn describe(
         dated,
         prose: clues.lines.clone(),
         unexplained,
+        narrow,
     })
 }
 

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Judged, Kind, Thread};
+use super::{Judged, Kind, Thread, first_contact};
 
-const INTRODUCTION: &str = "# How well `check` judges
+const TITLE: &str = "# How well `check` judges
+";
+
+const INTRODUCTION: &str = "
+## Texts whose cause is known
 
 Threads and captures of real machines whose cause is known: a maintainer, the poster or a document confirmed it, or, of sound
 machines, nobody found anything wrong. Each text is given to `peerlane check TEXT` as it was published, most of them excerpts.
@@ -65,7 +69,7 @@ fn verdict_fits(kind: Kind, verdict: &str) -> bool {
 }
 
 pub(super) fn page(sets: &[(&str, Vec<Thread>)], results: &BTreeMap<String, Judged>) -> String {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = format!("{TITLE}{}{INTRODUCTION}", first_contact::section());
     let _ = writeln!(page, "\n| set | texts | read | cause first | wrong statements | false alarms | verdict |");
     let _ = writeln!(page, "| --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for (set, threads) in sets.iter().filter(|(_, threads)| !threads.is_empty()) {
@@ -84,7 +88,7 @@ pub(super) fn page(sets: &[(&str, Vec<Thread>)], results: &BTreeMap<String, Judg
         );
     }
     for (set, threads) in sets.iter().filter(|(_, threads)| !threads.is_empty()) {
-        let _ = writeln!(page, "\n## {}\n", title(set));
+        let _ = writeln!(page, "\n### {}\n", title(set));
         let _ = writeln!(page, "| thread | cause | verdict | first finding | |");
         let _ = writeln!(page, "| --- | --- | --- | --- | --- |");
         let mut threads: Vec<&Thread> = threads.iter().collect();
