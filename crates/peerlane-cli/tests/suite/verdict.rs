@@ -49,7 +49,9 @@ fn hold(target: &str, row: &Row, is_complete: bool) {
             .any(|l| l.starts_with("peerlane_verdict{") && l.ends_with(&format!("verdict=\"{verdict}\"}} 1")));
         assert_eq!(is_set, verdict == row.verdict, "{target}: {metrics}");
     }
-    let page = path("verdict", "page.html");
+    // tests run at the same time, each with targets of its own
+    let name = Path::new(target).file_name().unwrap().to_string_lossy();
+    let page = path("verdict", &format!("{name}.html"));
     run(&["--html", page.to_str().unwrap()]);
     assert!(fs::read_to_string(&page).unwrap().contains(&format!("\"verdict\":\"{}\"", row.verdict)), "{target}");
     let never = run(&["--fail-on", "never"]);

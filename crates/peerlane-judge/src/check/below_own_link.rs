@@ -93,15 +93,12 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
     let mut best: Option<(&SourcedMatrix, Cell, Rate)> = None;
     let mut conclusive = false;
     let mut with_peers = false;
-    let mut excused = own.is_none();
     for (at, measured) in view.bandwidths().filter(|(_, o)| is_of_large_copies(&o.matrix)) {
         for cell in view.cells_of(&measured.matrix, gpu) {
             // slow-path checks what has an expectation of its own
-            let expected = view.expected_rate(at, &cell).is_some();
-            if expected && !fitted {
+            if !fitted && view.expected_rate(at, &cell).is_some() {
                 return None;
             }
-            excused |= expected;
             let direct = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
             with_peers |= cell.nodes().is_some();
             conclusive |= cell.nodes().is_none() || (measured.matrix.p2p == Some(true) && direct);
@@ -116,7 +113,7 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
         (true, true) => BELOW_HOST,
         (false, true) => BROKEN,
         // copies through the host may be slow for other reasons, but not so slow
-        (_, false) if excused => BROKEN / 2.0,
+        (_, false) if fitted => BROKEN / 2.0,
         (_, false) => return None,
     };
     let best = best.filter(|(.., rate)| rate.gb() < below * raw.gb())?;
