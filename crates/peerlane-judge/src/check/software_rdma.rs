@@ -26,10 +26,10 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("a test through {first}"))
         .evidence(view.cite(used.iter().map(|(_, origin)| *origin)))
         .fix(
-            "Repeat the test with the device of an RDMA adapter (`ibv_devices`; perftest's `-d`). If the machine has none, \
+            "Repeat the test with the device of an RDMA adapter (`ibv_devinfo`; perftest's `-d`). If the machine has none, \
              compare with TCP on the same interface: RDMA in software is seldom faster.",
         )
-        .confirm("`rdma link`; `ibv_devices`")
+        .confirm("`rdma link`; `ibv_devinfo`")
         .about_nodes(names);
     Some(raised)
 }
