@@ -8,7 +8,7 @@ mod kind;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use peerlane_design::case::Case;
 use peerlane_design::cluster::Cluster;
@@ -32,6 +32,9 @@ pub use kind::TargetKind;
 
 /// How much of a source is read to see whether it may be JSON.
 const HEAD_BYTES: u64 = 64;
+
+/// How many records of a folder are opened; more are a fleet.
+const MOST_RECORDS: usize = 64;
 
 /// How many warnings are passed on of a target in which nothing was recognised.
 const FEW: usize = 3;
@@ -152,8 +155,32 @@ impl<'a> Opener<'a> {
         if targets.iter().filter(|t| *t == "-").count() > 1 {
             return Err(OpenError::new("'-' is given twice; standard input can only be read once"));
         }
-        let read = |target: OsString| (target.to_string_lossy().into_owned(), self.read(&target));
-        self.join(targets.into_iter().map(read))
+        self.join(targets.into_iter().flat_map(|target| self.read_all(target)))
+    }
+
+    /// What a target holds, and where that is a folder the records in it, each by its own name.
+    fn read_all(&self, target: OsString) -> Vec<(String, Result<Source, OpenError>)> {
+        let name = target.to_string_lossy().into_owned();
+        let records = match TargetKind::Folder.is(&target) {
+            true => records_in(Path::new(&target)),
+            false => Vec::new(),
+        };
+        let most = records.len() > MOST_RECORDS;
+        let read = |path: &PathBuf| (path.to_string_lossy().into_owned(), self.read(path.as_os_str()));
+        let mut all: Vec<_> = records.iter().take(MOST_RECORDS).map(read).collect();
+        if most {
+            let n = records.len();
+            let why =
+                format!("{name}: the first {MOST_RECORDS} of {n} records; `peerlane fleet {name}` compares them all");
+            all.push((name.clone(), Err(OpenError::new(why))));
+        }
+        let whole = self.read(&target);
+        let is_empty =
+            matches!(&whole, Ok(Source::Text(found)) if found.evidence.is_empty() && found.unread.is_empty());
+        if all.is_empty() || !is_empty {
+            all.insert(0, (name, whole));
+        }
+        all
     }
 
     /// What a target holds.
@@ -214,6 +241,15 @@ impl<'a> Opener<'a> {
     }
 }
 
+/// The records of runs in a folder, and what `infer` found.
+fn records_in(folder: &Path) -> Vec<PathBuf> {
+    let is_record = |path: &PathBuf| {
+        TargetKind::of(path.as_os_str())
+            .is_ok_and(|kind| matches!(kind, TargetKind::Run | TargetKind::NodesRun | TargetKind::Inference))
+    };
+    evidence::json_files(folder).unwrap_or_default().into_iter().filter(is_record).collect()
+}
+
 /// A recorded run or an inference, otherwise text for the scanners.
 fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, OpenError> {
     let refused = |e: io::Error| OpenError::new(format!("{name}: {e}"));
@@ -270,6 +306,8 @@ struct Joined {
     captured: Found,
     problems: Vec<String>,
     doubts: Vec<String>,
+    /// Whether in some target nothing was recognised.
+    nothing: bool,
 }
 
 impl Joined {
@@ -328,13 +366,16 @@ impl Joined {
         let doubts: Vec<String> = found.coverage.iter().filter_map(nothing_of).collect();
         if doubts.is_empty() {
             self.problems.push(format!("{target}: nothing recognised"));
-            self.problems.push(READS.to_owned());
+            self.nothing = true;
         }
         self.problems.extend(doubts);
     }
 
     fn finish(self) -> Result<Opened, OpenError> {
-        let Joined { mut opened, inferred, captured, mut problems, mut doubts } = self;
+        let Joined { mut opened, inferred, captured, mut problems, mut doubts, nothing } = self;
+        if nothing {
+            problems.push(READS.to_owned());
+        }
         problems.dedup();
         doubts.truncate(FEW);
         opened.coverage.clone_from(&captured.coverage);

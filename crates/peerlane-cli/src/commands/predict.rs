@@ -7,7 +7,6 @@ use peerlane::catalogue::Parts;
 use peerlane::comparison::{Comparison, ExpectedMatrix, Metric};
 use peerlane::export::json::{MachinePrediction, PredictionDocument};
 use peerlane::fabric::Fabric;
-use peerlane::machine::Machine;
 use peerlane::model::Assume;
 use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         render::sizes::copies(out, &curves)?;
         render::sizes::messages(out, &messages)?;
         collective_rates(out, args.collectives.is_some(), &collectives)?;
-        changes(out, machine, &collectives)?;
+        changes(out, &assumed, &collectives)?;
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
@@ -120,11 +119,11 @@ fn collective_column(of: &ExpectedCollective) -> Vec<String> {
 }
 
 /// The sizes from which NCCL or RCCL changes its algorithm or protocol, between the least and the largest size shown.
-fn changes(out: &mut dyn Write, machine: &Machine, shown: &[ExpectedCollective]) -> io::Result<()> {
+fn changes(out: &mut dyn Write, assumed: &Assumptions, shown: &[ExpectedCollective]) -> io::Result<()> {
     let sizes = || shown.iter().flat_map(|of| of.points.iter().map(|point| point.size));
     let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return Ok(()) };
     let powers: Vec<Bytes> = (0..=40).map(|p| Bytes(1 << p)).filter(|size| (least..=most).contains(&size.0)).collect();
-    for of in ExpectedCollective::all(machine, &powers) {
+    for of in ExpectedCollective::all(&assumed.assumed_machine(Parts::embedded()), &powers) {
         let name = |point: &ExpectedPoint| format!("{} {}", point.algorithm, point.protocol);
         let same = of.points.chunk_by(|a, b| name(a) == name(b)).filter_map(<[ExpectedPoint]>::first);
         let steps = same.enumerate().map(|(i, point)| match i {

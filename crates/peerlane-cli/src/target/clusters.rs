@@ -4,11 +4,11 @@ use peerlane::one_line::shown;
 use std::ffi::OsString;
 use std::path::Path;
 
+use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::cluster::{Cluster, ClusterError, Wanted};
 use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
-use peerlane::model::{Assume, Model};
 use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::target::{changed, cluster, known_names};
@@ -89,7 +89,7 @@ pub(crate) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, 
 pub(crate) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<Vec<Cluster>, Failure> {
     let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
     // what `explain` and `predict` assume of it
-    let machine = Model::assuming(&machine, Parts::embedded(), Assume::Usual).assumed_machine();
+    let machine = Assumptions::of(&machine, Parts::embedded()).assumed_machine(Parts::embedded());
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
     let wanted: Wanted = network.parse().map_err(|e: ClusterError| refuse(e.to_string()))?;

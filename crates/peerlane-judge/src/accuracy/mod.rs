@@ -26,9 +26,10 @@ pub use page::page;
 use peerlane_design::case::Case;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Unit;
+use peerlane_model::assumptions::Assumptions;
 use peerlane_model::comparison::Comparison;
 pub use peerlane_model::model::Class;
-use peerlane_model::model::Model;
+use peerlane_model::model::{Assume, Model};
 use peerlane_read::catalogue::{Constant, Parts, system, system_names};
 
 /// Cells with a greater error are listed with their reason.
@@ -238,7 +239,9 @@ pub fn evaluate_cases(cases: &[Case], parts: &Parts) -> Accuracy {
     for case in cases {
         let machine = &case.machine;
         let others = parts.leaving_out(&machine.name);
-        let [model, without] = [Model::new(machine, parts), Model::new(machine, &others)];
+        // what `predict` assumes where sources leave it open, before anything is measured
+        let placed = Assumptions::unmeasured(machine, parts);
+        let [model, without] = [parts, &others].map(|parts| Model::assuming(&placed, parts, Assume::Usual));
         let comparison = Comparison::of(&model);
         let of_it = figures(case, &comparison);
         if !of_it.is_empty() {
@@ -296,7 +299,8 @@ pub fn evaluate_cases(cases: &[Case], parts: &Parts) -> Accuracy {
 
 /// Every figure of a case with its prediction by these parts.
 pub fn figures_of(case: &Case, parts: &Parts) -> Vec<Figure> {
-    figures(case, &Comparison::of(&Model::new(&case.machine, parts)))
+    let placed = Assumptions::unmeasured(&case.machine, parts);
+    figures(case, &Comparison::of(&Model::assuming(&placed, parts, Assume::Usual)))
 }
 
 /// Scores of figures: by class, and of the bandwidths of single paths.

@@ -8,7 +8,7 @@ use peerlane_design::simulate::library::Library;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_model::model::{Assume, Model};
+use peerlane_model::assumptions::Assumptions;
 
 pub(super) const RULE: Rule = Rule::new("between-hosts-slow", One(run));
 
@@ -95,7 +95,7 @@ fn compared<'a>(view: &View<'a>) -> impl Iterator<Item = Compared<'a>> {
 /// The bus bandwidth of a collective among so many of these machines, in GB/s, without NVLink SHARP and with an ideal network.
 fn predicted(view: &View, collective: Collective, hosts: u32, size: Bytes) -> Option<f64> {
     let rail: Wanted = "rail".parse().ok()?;
-    let machine = Model::assuming(view.machine, view.model.parts, Assume::Usual).assumed_machine();
+    let machine = Assumptions::of(view.machine, view.model.parts).assumed_machine(view.model.parts);
     let cluster = Cluster::of(machine, hosts, &rail, None, Seconds::from_us(HOP)).ok()?;
     let library = Library::of(&cluster, collective, WITHOUT_SHARP, None).ok()?;
     let predicted = library.predict(size, WITHOUT_SHARP).ok()?;

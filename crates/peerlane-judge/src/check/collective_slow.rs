@@ -8,9 +8,12 @@ use peerlane_design::tune;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::fabric::LinkId;
 use peerlane_machine::machine::Machine;
+use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
+use peerlane_model::assumptions::Assumptions;
 use peerlane_model::collectives::{Algorithm, Choice};
+use peerlane_model::model::{Model, PeerAccess, Transfer};
 
 pub(super) const RULE: Rule = Rule::new("collective-slow", One(run));
 
@@ -23,8 +26,8 @@ const SLOW_BY_SWITCH: f64 = 0.75;
 /// What rings are published to carry of the links of modules.
 const OF_LINKS: f64 = 0.8;
 
-/// The same where rings cross host bridges of a CPU that no source names: processors before 2017 forward peer traffic at a half
-/// and less of a link's rate.
+/// The same where rings cross host bridges of a CPU that no source names, and where no source states where GPUs are: processors
+/// before 2017 forward peer traffic at a half and less of a link's rate, and copies through host memory reach as little.
 const SLOW_BY_BRIDGES: f64 = 0.25;
 
 /// Smaller messages do not reach their full bandwidth.
@@ -32,9 +35,6 @@ const LARGE: Bytes = Bytes::from_mib(64);
 
 /// More GPUs than one machine has; the search for rings does not handle them.
 const MOST_GPUS: usize = 32;
-
-/// Two or three GPUs of a board without switches share fewer links than they have.
-const FEWEST_MODULES: usize = 4;
 
 /// Collectives that go around rings, as the tests of nccl-tests and peerlane's own are called.
 const BY_RINGS: [(&str, Collective); 4] = [
@@ -51,7 +51,9 @@ fn run(view: &View) -> Option<Raised> {
     judged.first()?;
     let bounds = bounds(view, &gpus);
     let share = |(curve, _, best): &(&Curve, &Origin, At)| Some(best.rate.gb() / bounds.at(curve, best.size)?);
-    let limit = if is_switched(view) {
+    let limit = if bounds.assumed {
+        SLOW_BY_BRIDGES
+    } else if is_switched(view) {
         SLOW_BY_SWITCH
     } else if crosses_unknown_bridges(view, &gpus) {
         SLOW_BY_BRIDGES
@@ -63,6 +65,9 @@ fn run(view: &View) -> Option<Raised> {
         share(of).is_some_and(|share| share < limit)
     };
     let slow: Vec<_> = judged.iter().filter(is_slow).collect();
+    if slow.is_empty() && bounds.assumed {
+        return indirect(view, &gpus, &judged);
+    }
     let of = lowest(slow.iter().copied(), |of| share(of).unwrap_or(f64::INFINITY))?;
     let (curve, _, best) = of;
     let bound = bounds.at(curve, best.size)?;
@@ -111,6 +116,51 @@ fn run(view: &View) -> Option<Raised> {
         .about_nodes(view.names_of(&gpus))
         .losing(1.0 - share);
     Some(raised)
+}
+
+/// A collective of GPUs whose places are assumed that takes less than direct copies over their links carry, and no less than
+/// copies through host memory do, or fewer lanes.
+fn indirect(view: &View, gpus: &[NodeId], judged: &[(&Curve, &Origin, At)]) -> Option<Raised> {
+    let (curve, origin, best) = highest(judged.iter(), |(_, _, best)| best.rate.gb())?;
+    let direct = direct(view, gpus)?;
+    let share = best.rate.gb() / (OF_LINKS * direct);
+    if share >= SLOW_BY_SWITCH {
+        return None;
+    }
+    let raised = RULE
+        .raise(Design, Warning, Likely)
+        .summary(format!(
+            "{} reaches {} of what a link of these GPUs carries from one to another directly",
+            curve.what,
+            percent(best.rate.gb() / direct)
+        ))
+        .expected(format!("{direct:.1} GB/s a pair, at the links that these GPUs allow"))
+        .measured(format!("{} at {} (bus bandwidth)", best.rate, best.size))
+        .evidence(view.cite([*origin]))
+        .fix(
+            "See what limits it: fewer lanes than the GPUs have (`lspci -vv`: LnkSta), no direct peer access \
+             (`nvidia-smi topo -p2p r`; NCCL_DEBUG=INFO shows `via SHM`), or GPUs at two sockets (`nvidia-smi topo -m`).",
+        )
+        .confirm("`nvidia-smi topo -m`; `nvidia-smi topo -p2p r`; `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,P2P` with the same command")
+        .about_nodes(curve.ends.clone())
+        .losing(1.0 - share);
+    Some(raised)
+}
+
+/// What the slowest pair of these GPUs copies directly, in GB/s, on the machine that is assumed.
+fn direct(view: &View, gpus: &[NodeId]) -> Option<f64> {
+    let parts = view.model.parts;
+    let machine = Assumptions::of(view.machine, parts).assumed_machine(parts);
+    let model = Model::new(&machine, parts);
+    let end = |id: &NodeId| machine.fabric.find(view.name(*id));
+    let rate = |pair: &[NodeId]| {
+        let (source, destination) = (end(&pair[0])?, end(&pair[1])?);
+        let (engine, op, peer) = (Engine::Sm, Operation::Write, PeerAccess::Enabled);
+        let alone = model.solve(&[Transfer { source, destination, engine, op, peer }]).ok()?;
+        alone.first().map(|shared| shared.rate.gb())
+    };
+    let rates: Option<Vec<f64>> = gpus.windows(2).map(rate).collect();
+    rates?.into_iter().reduce(f64::min)
 }
 
 /// Whether NVSwitches join every pair of GPUs.
@@ -220,6 +270,8 @@ struct Bounds {
     by: Vec<(Collective, Library)>,
     /// Where only products are known.
     modules: Option<f64>,
+    /// Whether the places of GPUs are assumed.
+    assumed: bool,
 }
 
 impl Bounds {
@@ -248,15 +300,26 @@ impl Bounds {
 pub(super) const WITHOUT_SHARP: Choice = Choice { no_nvls: true, ..Choice::FREE };
 
 fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
-    let cluster = Cluster::single(view.model.machine.clone());
-    let of = |(_, collective): &(&str, Collective)| {
-        Some((*collective, Library::of(&cluster, *collective, WITHOUT_SHARP, None).ok()?))
+    let of = |machine: Machine| -> Vec<(Collective, Library)> {
+        let cluster = Cluster::single(machine);
+        let of = |(_, collective): &(&str, Collective)| {
+            Some((*collective, Library::of(&cluster, *collective, WITHOUT_SHARP, None).ok()?))
+        };
+        BY_RINGS[..3].iter().filter_map(of).collect()
     };
-    Bounds { by: BY_RINGS[..3].iter().filter_map(of).collect(), modules: by_modules(view, gpus) }
+    let known = of(view.model.machine.clone());
+    // modules are joined by more than PCIe
+    let is_module = |id: &NodeId| view.part(*id).is_some_and(|part| part.module_nvlinks().is_some());
+    let assumed = known.is_empty() && !gpus.iter().any(is_module);
+    let by = match assumed {
+        true => of(Assumptions::of(view.machine, view.model.parts).assumed_machine(view.model.parts)),
+        false => known,
+    };
+    Bounds { by, modules: by_modules(view, gpus), assumed }
 }
 
 /// The same where only products are known: boards for modules with NVLink of the third generation and later join all links of
-/// each, through switches or among four, and rings use them all.
+/// each, through switches or among four, and rings use them all. Two or three of four share a third or two thirds of their links.
 fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
     let rate = |id: &NodeId| {
         let part = view.part(*id)?;
@@ -264,8 +327,8 @@ fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
         part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate)
     };
     let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
-    let least = all.filter(|all| all.len() >= FEWEST_MODULES)?.into_iter().reduce(f64::min);
-    least.map(|links| OF_LINKS * links)
+    let shared = (gpus.len() as f64 - 1.0).min(3.0) / 3.0;
+    all?.into_iter().reduce(f64::min).map(|links| OF_LINKS * shared * links)
 }
 
 /// Whether a table is of a collective among all GPUs of this machine and no others.

@@ -38,6 +38,15 @@ pub struct Fleet {
     pub unread: Vec<Unread>,
 }
 
+impl Fleet {
+    /// The worst verdict of a machine, or of what is wrong between machines; NOT JUDGED without a machine.
+    pub fn verdict(&self) -> Verdict {
+        let own = self.machines.iter().map(|machine| machine.verdict);
+        let between = self.network.iter().filter_map(|found| found.finding.contributes());
+        own.chain(between).max().unwrap_or(Verdict::NotJudged)
+    }
+}
+
 /// Machines with the same GPUs, NICs and path classes.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Kind {

@@ -57,9 +57,30 @@ impl<'m> Assumptions<'m> {
         }
     }
 
+    /// The machine with places for its GPUs, where no source states any, by nothing that was measured on it: what is predicted before
+    /// anybody measures.
+    pub fn unmeasured(machine: &Machine, parts: &Parts) -> Machine {
+        let mut bare = machine.clone();
+        bare.matrices.clear();
+        bare.statements.clear();
+        bare.curves.clear();
+        let placed = assume_places(&bare, parts).map(|(placed, _)| placed.fabric);
+        placed.map_or_else(|| machine.clone(), |fabric| Machine { fabric, ..machine.clone() })
+    }
+
     /// The model of it, with widths and generations that no source states ([`Model::assuming`]).
     pub fn model<'a>(&'a self, parts: &'a Parts, assume: Assume) -> Model<'a> {
         Model::fitted(self.assumed.as_ref().unwrap_or(self.machine), parts, assume, Arc::clone(&self.widths))
+    }
+
+    /// The machine with all that is taken to be so as long as no source states otherwise, written into it: what commands use that
+    /// build on a machine alone, so that all of them build on the same.
+    pub fn assumed_machine(&self, parts: &Parts) -> Machine {
+        let mut machine = self.model(parts, Assume::Usual).assumed_machine();
+        let others: Vec<String> = self.with_places(Vec::new());
+        let open: Vec<String> = others.into_iter().filter(|s| !machine.assumptions.contains(s)).collect();
+        machine.assumptions.splice(0..0, open);
+        machine
     }
 
     /// What was fitted to measured values, or to what dates the source; `None` where sources state all of it, or show nothing

@@ -2,7 +2,7 @@
 //!
 //! Unlike [`super::streams`], which takes a whole text apart, this looks at one line: an excerpt may have one.
 
-use super::streams::pod;
+use super::streams::{actor, compose, pod, stream_of_runtime};
 use super::words::MONTHS;
 
 /// Layers that are taken off: a quotation mark before a container's time before syslog before a rank before NCCL's process.
@@ -82,13 +82,18 @@ fn quote(rest: &str) -> Option<usize> {
     rest.starts_with('>').then_some(end)
 }
 
-/// `{"log":"` of docker's JSON files; `[pod/NAME/CONTAINER] ` of kubectl.
+/// `{"log":"` of docker's JSON files, `[pod/NAME/CONTAINER] ` of kubectl, `worker-1  | ` of `docker compose`, `stdout F ` of a
+/// container's runtime, `(RayWorker pid=4111) `.
 fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     if rest.starts_with("{\"log\":\"") {
         head.is_log = true;
         return Some("{\"log\":\"".len());
     }
-    let (name, end) = pod(rest)?;
+    if let Some(end) = actor(rest).map(|(_, end)| end).or_else(|| stream_of_runtime(rest).filter(|_| head.is_log)) {
+        head.is_log = true;
+        return Some(end);
+    }
+    let (name, end) = pod(rest).or_else(|| compose(rest))?;
     head.host = Some(name);
     Some(end)
 }
@@ -255,6 +260,9 @@ mod tests {
             ("[Mar 21 2025 20:45:38] [ERROR] [tid 39] ", None, Some(Level::Error)),
             ("[pod/train-0/main] ", Some("train-0"), None),
             ("{\"log\":\"", None, None),
+            ("worker-1  | [rank3]: ", Some("worker-1"), None),
+            ("2024-05-03T10:11:12.123456789Z stderr F ", None, None),
+            ("(RayWorker pid=4111, ip=10.0.0.1) ", None, None),
             ("E0720 16:15:36.123456 4753 ", None, Some(Level::Error)),
             ("ERROR: ", None, Some(Level::Error)),
             ("time=\"2024-05-03\" ", None, None),

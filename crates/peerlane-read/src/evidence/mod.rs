@@ -118,8 +118,8 @@ pub use json::from_json;
 pub(crate) use limits::MAX_PAIRS;
 pub use limits::MAX_STATEMENTS;
 pub use read::{
-    MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, collect, read_files, read_path, read_stream, scan_text,
-    unpack,
+    MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, collect, json_files, read_files, read_path, read_stream,
+    scan_text, unpack,
 };
 pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};

@@ -433,6 +433,17 @@ struct Listing {
     left: usize,
 }
 
+/// The files of a folder that end in `.json`, at every depth that [`read_path`] reads: records may be among them.
+///
+/// # Errors
+/// Where the folder, or one below it, cannot be listed.
+pub fn json_files(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    let is_json = |(path, what): &(PathBuf, What)| {
+        *what == What::File && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"))
+    };
+    Ok(list_all(folder)?.files.into_iter().filter(is_json).map(|(path, _)| path).collect())
+}
+
 fn list_all(path: &Path) -> Result<Listing, ReadError> {
     let mut listing = Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
     list(path, 0, &mut listing)?;

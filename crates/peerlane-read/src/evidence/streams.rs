@@ -192,7 +192,10 @@ fn prefix(line: &str) -> Option<(Label, usize)> {
 
 fn layer(rest: &str, inner: bool) -> Option<(Label, usize)> {
     quote(rest)
-        .or_else(|| mpi_tag(rest))
+        .or_else(|| rank_tag(rest))
+        .or_else(|| compose(rest).filter(|_| !inner).map(|(name, end)| (Label::Word(name.to_owned()), end)))
+        .or_else(|| actor(rest).map(|(name, end)| (Label::Task(name.to_owned()), end)))
+        .or_else(|| stream_of_runtime(rest).filter(|_| inner).map(|end| (Label::Time, end)))
         .or_else(|| pod(rest).map(|(name, end)| (Label::Host(name.to_owned()), end)))
         .or_else(|| time_stamp(rest, inner))
         .or_else(|| syslog(rest))
@@ -227,13 +230,42 @@ fn comment(line: &str) -> Option<(Label, usize)> {
     Some((Label::Comment, at))
 }
 
-/// `[1,0]<stdout>:`, which `mpirun --tag-output` prints.
-fn mpi_tag(line: &str) -> Option<(Label, usize)> {
-    let (numbers, rest) = line.strip_prefix('[')?.split_once("]<std")?;
-    let (job, rank) = numbers.split_once(',')?;
-    let number = |s: &str| !s.is_empty() && s.len() < 10 && s.bytes().all(|b| b.is_ascii_digit());
-    let stream = rest.strip_prefix("out>:").or(rest.strip_prefix("err>:"))?;
-    (number(job) && number(rank)).then(|| (Label::Task(numbers.to_owned()), line.len() - stream.len()))
+/// `[1,0]<stdout>:`, which `mpirun --tag-output` prints, in later releases with the job's name; `[rank3]:` and `[default3]:` of torchrun.
+fn rank_tag(line: &str) -> Option<(Label, usize)> {
+    let (within, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let task = |stream: &str| Some((Label::Task(within.to_owned()), line.len() - stream.len()));
+    if let Some(stream) = rest.strip_prefix("<stdout>:").or(rest.strip_prefix("<stderr>:")) {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"@,.-_:".contains(&b);
+        return task(stream.strip_prefix(' ').unwrap_or(stream)).filter(|_| within.bytes().all(plain));
+    }
+    let number = within.trim_start_matches(|c: char| c.is_ascii_lowercase());
+    let is_rank = number.len() < within.len() && (1..6).contains(&number.len());
+    let stream = rest.strip_prefix(':').filter(|_| is_rank && number.bytes().all(|b| b.is_ascii_digit()))?;
+    task(stream)
+}
+
+/// The name in `worker-1  | `, which `docker compose` prints before each line of a container, and where the line itself begins.
+pub(super) fn compose(line: &str) -> Option<(&str, usize)> {
+    let (name, rest) = line.split_once(" | ").or_else(|| line.strip_suffix(" |").map(|name| (name, "")))?;
+    let name = name.trim_end();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    // a container's name ends in its number
+    let numbered = name.ends_with(|c: char| c.is_ascii_digit()) && name.contains(['-', '_']);
+    (numbered && name.len() < 64 && name.bytes().all(plain)).then(|| (name, line.len() - rest.len()))
+}
+
+/// The words in `(RayWorker pid=4111, ip=10.0.0.1) `, which Ray prints before each line of an actor, and where the line itself begins.
+pub(super) fn actor(line: &str) -> Option<(&str, usize)> {
+    let (within, rest) = line.strip_prefix('(')?.split_once(')')?;
+    within.contains(" pid=").then(|| (within, line.len() - rest.strip_prefix(' ').unwrap_or(rest).len()))
+}
+
+/// `stdout F `, which a container's runtime writes behind the time.
+pub(super) fn stream_of_runtime(line: &str) -> Option<usize> {
+    ["stdout F ", "stderr F ", "stdout P ", "stderr P "]
+        .iter()
+        .find(|mark| line.starts_with(**mark))
+        .map(|mark| mark.len())
 }
 
 /// The name in `[pod/NAME/CONTAINER] `, which `kubectl logs --prefix` prints, and where the line itself begins.
@@ -319,6 +351,11 @@ mod tests {
             "2024-05-03 10:11:12,345 ",
             "[2024-05-03 10:11:12,345] [INFO] [run.py:44:main] ",
             "[1,0]<stdout>:",
+            "[prterun-node1-4711@1,0]<stdout>: ",
+            "[rank3]:",
+            "worker-1  | ",
+            "(RayWorkerWrapper pid=4111, ip=10.0.0.1) ",
+            "2024-05-03T10:11:12.123456789Z stdout F ",
             "[pod/topo-x/main] ",
             "May  3 10:11:12 node7 topo[4411]: ",
             "node7: ",

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::item::Item;
 use crate::render::figures::Row;
+use crate::render::headline::Headline;
 use crate::render::text::span;
 use crate::report::{Block, Report, Table};
 
@@ -14,11 +15,10 @@ const ROWS: usize = 20;
 pub fn markdown(report: &Report) -> String {
     // writing to a string cannot fail
     let mut text = format!("## {}\n", inline(&report.title));
-    if let Some(headline) = &report.headline {
-        let _ = writeln!(text, "\n**{}**: {}", headline.verdict.words(), inline(&headline.cause));
-        if let Some((label, step)) = &headline.step {
-            let _ = writeln!(text, "\n**{label}**: {}", inline(step));
-        }
+    let Headline { verdict, cause, step, .. } = &report.headline;
+    let _ = writeln!(text, "\n**{}**: {}", verdict.words(), inline(cause));
+    if let Some((label, step)) = step {
+        let _ = writeln!(text, "\n**{label}**: {}", inline(step));
     }
     for block in report.blocks(ROWS, false) {
         match block {

@@ -27,16 +27,12 @@ pub fn text(out: &mut dyn Write, report: &Report, detail: Detail) -> io::Result<
         Subject::Machine(case, comparison, checked) if !quiet => return screen::write(out, case, comparison, checked),
         _ => {}
     }
-    match &report.headline {
-        Some(headline) => headline.write(out, quiet)?,
-        None => writeln!(out, "{}", paint(style::HEADING, &fit(&report.title, line_width())))?,
-    }
+    report.headline.write(out, quiet)?;
     if quiet {
-        let first = report.items.first().filter(|_| report.headline.is_none());
-        return first.map_or(Ok(()), |worst| writeln!(out, "{}\nfix: {}", worst.sentence(), worst.finding.fix));
+        return Ok(());
     }
-    let fix = report.headline.as_ref().and_then(|headline| headline.fix());
-    let amount = if report.headline.is_some() { FINDINGS } else { OF_MANY };
+    let fix = report.headline.fix();
+    let amount = if matches!(report.subject, Subject::Fleet(_)) { OF_MANY } else { FINDINGS };
     let most = |few: usize| if verbose { usize::MAX } else { few };
     let mut in_sentences = false;
     for block in report.blocks(most(ROWS), verbose) {

@@ -22,7 +22,6 @@ use super::{charts, comparison as side_by_side, facts, findings, matrices};
 use crate::formats;
 use crate::render::comparison::{only_measured, sections};
 use crate::render::drawing::{Drawing, rates};
-use crate::render::headline::Headline;
 use crate::render::{label, plain, tree};
 use crate::report::{Report, Subject};
 
@@ -100,7 +99,7 @@ fn expecting<'c>(report: &Report, model: &Model, comparison: &'c Comparison<'c>)
         inventory: label::inventory(machine),
         origin: origin(machine, run),
         verdict: checked.verdict,
-        summary: report.headline.as_ref().map(Headline::sentence).unwrap_or_default(),
+        summary: report.headline.sentence(),
         findings: views,
         waived,
         markdown: formats::markdown(report),

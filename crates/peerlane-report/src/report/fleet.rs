@@ -1,6 +1,6 @@
 //! What a report shows of many machines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use peerlane::action::Action;
 use peerlane::fleet::{Fleet, Kind, Outlier};
@@ -9,49 +9,58 @@ use peerlane::verdict::Verdict;
 
 use super::{Block, Suite, Table};
 use crate::item::Item;
+use crate::render::headline::{Headline, rates};
 use crate::render::text::count;
 use crate::samples::Samples;
 
 /// So many machines of a kind are compared where they have rates.
 const ENOUGH: usize = 4;
 
-/// `5000 machines of 3 kinds, 5120 records: 12 outliers on 10 machines; isolate 8, monitor 2`
-pub(super) fn title(fleet: &Fleet) -> String {
+/// The answer: the worst verdict of a machine, the first finding that it follows from, and how many machines have which verdict.
+pub(super) fn headline(fleet: &Fleet, items: &[Item]) -> Headline {
+    let verdict = fleet.verdict();
+    let first = items.iter().find(|item| item.finding.contributes() == Some(verdict));
+    let cause = first.map_or_else(|| quiet(fleet), |item| format!("{}{}", item.sentence(), rates(&item.finding)));
+    let step = first.map(|item| ("fix", item.finding.fix.clone())).filter(|(_, fix)| !fix.is_empty());
+    Headline { machine: title(fleet), verdict, cause, step }
+}
+
+/// `5000 machines of 3 kinds, 5120 records: 10 FAULT, 4990 HEALTHY; isolate 8, monitor 2`
+fn title(fleet: &Fleet) -> String {
     let of = format!(
         "{} of {}, {}",
         count(fleet.machines.len(), "machine"),
         count(fleet.kinds.len(), "kind"),
         count(fleet.records, "record")
     );
-    let between = match fleet.network.len() {
-        0 => String::new(),
-        n => format!("; {} between machines", count(n, "finding")),
-    };
-    let between = between + &not_judged(fleet);
-    if fleet.outliers.is_empty() {
-        return format!("{of}: no outliers{between}");
-    }
-    let machines: BTreeSet<&str> = fleet.outliers.iter().map(|outlier| outlier.machine.as_str()).collect();
+    let words = Verdict::ALL.into_iter().rev().filter_map(|verdict| {
+        let n = fleet.machines.iter().filter(|member| member.verdict == verdict).count();
+        (n > 0).then(|| format!("{n} {}", verdict.words()))
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
     let actions = [Action::Isolate, Action::Reset, Action::Monitor].into_iter().filter_map(|action| {
         let n = fleet.machines.iter().filter(|member| member.action == Some(action)).count();
         (n > 0).then(|| format!("{action} {n}"))
     });
     let actions = actions.collect::<Vec<_>>().join(", ");
-    format!(
-        "{of}: {} on {}; {actions}{between}",
-        count(fleet.outliers.len(), "outlier"),
-        count(machines.len(), "machine")
-    )
+    let actions = if actions.is_empty() { actions } else { format!("; {actions}") };
+    let between = match fleet.network.len() {
+        0 => String::new(),
+        n => format!("; {} between machines", count(n, "finding")),
+    };
+    format!("{of}: {words}{actions}{between}")
 }
 
-/// `; 3 machines not judged, 2 of them with steps that have no value`
-fn not_judged(fleet: &Fleet) -> String {
-    let all: Vec<_> = fleet.machines.iter().filter(|member| member.verdict == Verdict::NotJudged).collect();
-    let lacking = match all.iter().filter(|member| member.incomplete).count() {
+/// What is reported where no finding decides.
+fn quiet(fleet: &Fleet) -> String {
+    let lacking = match fleet.machines.iter().filter(|member| member.incomplete).count() {
         0 => String::new(),
-        n => format!(", {n} of them with steps that have no value"),
+        n => format!("; {} with steps that have no value", count(n, "machine")),
     };
-    if all.is_empty() { String::new() } else { format!("; {} not judged{lacking}", count(all.len(), "machine")) }
+    match fleet.verdict() {
+        Verdict::NotJudged => format!("no machine has anything that could show a fault{lacking}"),
+        _ => format!("no outliers{lacking}"),
+    }
 }
 
 /// Kinds with what their machines share, findings, and what could not be read.

@@ -47,7 +47,7 @@ pub(super) fn suites<'r, 'a>(
     name: &str,
     rules: impl Iterator<Item = &'static str>,
     items: &'r [Item<'a>],
-    headline: Option<&Headline>,
+    headline: &Headline,
 ) -> Vec<Suite<'r, 'a>> {
     let mut rules: Vec<&str> = rules.collect();
     // findings of unlisted rules must not be lost
@@ -65,8 +65,7 @@ pub(super) fn suites<'r, 'a>(
         let found: Vec<_> = items.iter().filter(|item| item.finding.rule == rule).map(case).collect();
         if found.is_empty() { vec![(rule.to_owned(), Vec::new())] } else { found }
     });
-    let skipped =
-        headline.filter(|headline| headline.verdict == Verdict::NotJudged).map(|headline| headline.cause.clone());
+    let skipped = (headline.verdict == Verdict::NotJudged).then(|| headline.cause.clone());
     vec![Suite { name: name.to_owned(), cases: cases.collect(), skipped }]
 }
 

@@ -25,8 +25,8 @@ pub struct Report<'a> {
     pub(crate) subject: Subject<'a>,
     /// What it is about, in one line.
     pub title: String,
-    /// The verdict with its cause and what to do; none of a fleet, whose machines have their own.
-    pub headline: Option<Headline>,
+    /// The verdict with its cause and what to do; of a fleet the worst of its machines.
+    pub headline: Headline,
     /// The findings, the worst first.
     pub items: Vec<Item<'a>>,
 }
@@ -83,7 +83,7 @@ impl<'a> Report<'a> {
         Report {
             subject: Subject::Machine(case, comparison, checked),
             title: headline.machine.clone(),
-            headline: Some(headline),
+            headline,
             items: Item::all(&checked.findings),
         }
     }
@@ -104,23 +104,21 @@ impl<'a> Report<'a> {
         Report {
             subject: Subject::Nodes(run, judged),
             title: headline.machine.clone(),
-            headline: Some(headline),
+            headline,
             items: Item::all(&judged.findings),
         }
     }
 
     /// Many machines.
     pub fn of_fleet(fleet: &'a Fleet) -> Self {
-        let items = fleet.outliers.iter().chain(&fleet.network).map(Item::of_outlier).collect();
-        Report { subject: Subject::Fleet(fleet), title: fleet::title(fleet), headline: None, items }
+        let items: Vec<Item> = fleet.outliers.iter().chain(&fleet.network).map(Item::of_outlier).collect();
+        let headline = fleet::headline(fleet, &items);
+        Report { subject: Subject::Fleet(fleet), title: headline.machine.clone(), headline, items }
     }
 
     /// Whether its verdict, or that of a machine of a fleet, reaches a line.
     pub fn reaches(&self, line: Line) -> bool {
-        match &self.headline {
-            Some(headline) => line.is_reached(headline.verdict),
-            None => self.items.iter().filter_map(|item| item.finding.contributes()).any(|of| line.is_reached(of)),
-        }
+        line.is_reached(self.headline.verdict)
     }
 
     /// The command whose result it is.
@@ -142,10 +140,10 @@ impl<'a> Report<'a> {
     pub(crate) fn suites(&self) -> Vec<Suite<'_, 'a>> {
         match self.subject {
             Subject::Machine(_, _, checked) => {
-                machine::suites(&checked.name, rule_ids(Scope::Machine), &self.items, self.headline.as_ref())
+                machine::suites(&checked.name, rule_ids(Scope::Machine), &self.items, &self.headline)
             }
             Subject::Nodes(_, judged) => {
-                machine::suites(&judged.name, rule_ids(Scope::Nodes), &self.items, self.headline.as_ref())
+                machine::suites(&judged.name, rule_ids(Scope::Nodes), &self.items, &self.headline)
             }
             Subject::Fleet(fleet) => fleet::suites(fleet, &self.items),
         }

@@ -70,7 +70,10 @@ impl Opened {
     /// Where one cannot carry it out.
     pub fn simulate(&self, workload: &Workload, sizes: &[Bytes]) -> Result<Vec<SimulationDocument>, OpenError> {
         let machines: &[Case] = if self.clusters.is_empty() { &self.cases } else { &[] };
-        let single = machines.iter().map(|case| Cluster::single(case.machine.clone()));
+        let single = machines.iter().map(|case| {
+            let parts = Parts::embedded();
+            Cluster::single(Assumptions::of(&case.machine, parts).assumed_machine(parts))
+        });
         let simulated = self.clusters.iter().cloned().chain(single).map(|cluster| {
             let job = Job::of(workload.clone(), sizes.to_vec(), &cluster)?;
             simulate(&cluster, &job, true).map(|(document, _)| document)

@@ -13,7 +13,7 @@ use super::SimulateError;
 use super::estimate::Estimate;
 use super::outcome::{Outcome, STARTING};
 use super::workload::NodeRings;
-use crate::cluster::{Cluster, Component, Router};
+use crate::cluster::{Cluster, Component, Place, Router};
 use count::{Count, Held};
 use edges::trees;
 use peerlane_machine::fabric::NodeId;
@@ -60,6 +60,9 @@ impl Library {
             router.scale(component, factor);
         }
         let rings = node_rings(&cluster, &router);
+        if rings.is_none() && gpus.len() > 1 {
+            return Err(without_rate(&mut router, &gpus));
+        }
         let orders = rings.as_ref().map_or_else(|| vec![vec![0]], |found| found.orders());
         let medium = medium_of(&router, &orders).unwrap_or(Medium::Host);
         let mut count = Count { cluster: &cluster, router: &mut router, nodes, orders, share: reached(medium) };
@@ -186,6 +189,14 @@ fn node_rings(cluster: &Cluster, router: &Router) -> Option<NodeRings> {
     let places: Vec<usize> = (0..gpus.len()).collect();
     let rings = reported(cluster, &flows).or_else(|| Rings::best(&flows, &places, &interchangeable(&flows)))?;
     Some(NodeRings { named: rings.named(&flows), rings })
+}
+
+/// Why these GPUs have no ring: a pair whose rate is not known.
+fn without_rate(router: &mut Router, gpus: &[NodeId]) -> SimulateError {
+    let at = |device: &NodeId| Place { node: 0, device: *device };
+    let pairs = gpus.iter().flat_map(|a| gpus.iter().filter(move |b| *b != a).map(move |b| (at(a), at(b))));
+    let refused = pairs.map(|(a, b)| router.way(a, b, Engine::Sm)).find_map(Result::err);
+    refused.map_or_else(|| SimulateError::Network("no ring goes through all GPUs".to_owned()), SimulateError::Cluster)
 }
 
 /// The rings that NCCL reports, where they go through all of these GPUs and no others.

@@ -169,7 +169,7 @@ impl FleetPage {
             nodes: Some(NodesView {
                 name: report.title.clone(),
                 verdict: check.verdict.words(),
-                cause: report.headline.as_ref().map(|headline| headline.cause.clone()).unwrap_or_default(),
+                cause: report.headline.cause.clone(),
                 summary: summary(run, check),
                 values: kinds.iter().map(|kind| values(*kind, &scored)).collect(),
                 pairs,

@@ -30,7 +30,11 @@ pub fn predict(
         matrices,
         curves: if of_sizes(sizes) { curves(model, sizes) } else { Vec::new() },
         messages: if of_sizes(sizes) { messages(model, sizes) } else { Vec::new() },
-        collectives: if of_sizes(collectives) { ExpectedCollective::all(machine, collectives) } else { Vec::new() },
+        collectives: if of_sizes(collectives) {
+            ExpectedCollective::all(&assumed.assumed_machine(model.parts), collectives)
+        } else {
+            Vec::new()
+        },
         comparison: MachineComparison::of(comparison),
     }
 }
