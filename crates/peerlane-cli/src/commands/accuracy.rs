@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use peerlane::accuracy::{Accuracy, ClassScore, Errors, Kind, Scores, SinglePath, evaluate, page};
+use peerlane::accuracy::{Accuracy, ClassScore, Errors, Figure, Kind, Scores, SinglePath, evaluate, page};
 use peerlane::target::Opened;
 
 use crate::args::AccuracyArgs;
 use crate::formats::json;
 use crate::progress::Bar;
 use crate::render::style::{self, paint};
-use crate::render::text::{fit, wrap};
+use crate::render::text::{fit, number, wrap};
 use crate::target::load;
 use crate::{Failure, Outcome};
 
@@ -59,7 +59,42 @@ fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<(
     classes(out, accuracy)?;
     systems(out, accuracy)?;
     groups(out, accuracy, verbose)?;
+    figures(out, accuracy, verbose)?;
     far(out, accuracy, verbose)
+}
+
+/// Every figure with its prediction; by default those that lie outside their interval, the worst first.
+fn figures(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
+    let all = accuracy.targets.iter().flat_map(|target| target.figures.iter().map(|figure| (&target.name, figure)));
+    let mut shown: Vec<_> = all.filter(|(_, figure)| verbose || !figure.is_inside()).collect();
+    let error = |figure: &Figure| figure.error().map_or(f64::INFINITY, f64::abs);
+    let title = if verbose {
+        "Figures".to_owned()
+    } else {
+        shown.sort_by(|a, b| error(b.1).total_cmp(&error(a.1)));
+        format!("{} figures outside their interval", shown.len())
+    };
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let head = format!("{title:<42} {:>9} {:>9} {:>17} {:>8}", "measured", "predicted", "from, to", "error");
+    writeln!(out, "\n{}", paint(style::HEADING, &head))?;
+    for (name, figure) in shown.into_iter().take(if verbose { usize::MAX } else { FEW }) {
+        let what = format!("{name} {}: {}", figure.class.name(), figure.label.replace("bandwidth, ", ""));
+        let lines = wrap(&what, 40);
+        let first = lines.first().map_or("", String::as_str);
+        let (predicted, range, error) = match figure.predicted {
+            Some(p) => (number(p.value), format!("{}, {}", number(p.low), number(p.high)), figure.error().map(signed)),
+            None => ("none".to_owned(), String::new(), None),
+        };
+        let (measured, error) = (number(figure.measured), error.unwrap_or_default());
+        let row = format!("  {first:<40} {measured:>9} {predicted:>9} {range:>17} {error:>8}");
+        writeln!(out, "{}", row.trim_end())?;
+        for line in lines.iter().skip(1) {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    Ok(())
 }
 
 fn classes(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {

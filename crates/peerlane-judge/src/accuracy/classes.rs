@@ -8,7 +8,7 @@ use peerlane_model::expectation::Expected;
 use peerlane_model::model::Class;
 
 /// A figure, and what the model predicts in its place. A table's numbers of one class and path are one figure.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// What it is of.
     pub class: Class,
@@ -21,7 +21,7 @@ pub struct Figure {
 }
 
 /// A prediction, and the least and most that it may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Predicted {
     /// The most likely.
     pub value: f64,
@@ -29,6 +29,18 @@ pub struct Predicted {
     pub low: f64,
     /// The most.
     pub high: f64,
+}
+
+impl Figure {
+    /// Whether it lies inside its prediction's interval; one without a prediction does not.
+    pub fn is_inside(&self) -> bool {
+        self.predicted.is_some_and(|p| p.low <= self.measured && self.measured <= p.high)
+    }
+
+    /// predicted ÷ measured − 1, where something is predicted.
+    pub fn error(&self) -> Option<f64> {
+        Some(self.predicted?.value / self.measured - 1.0)
+    }
 }
 
 impl Predicted {
@@ -52,7 +64,7 @@ pub struct ClassScore {
     pub p85: Option<f64>,
     /// Median of the signed errors: above 0, predictions are too high.
     pub bias: Option<f64>,
-    /// Share of the predicted figures that lie inside their prediction's interval.
+    /// Share of the figures that lie inside their prediction's interval; one without a prediction lies outside.
     pub inside: Option<f64>,
     /// Share of all figures that have no prediction.
     pub none: f64,
@@ -67,7 +79,7 @@ pub struct SinglePath {
     pub median: Option<f64>,
     /// Their 85th percentile.
     pub p85: Option<f64>,
-    /// Share that lies inside the prediction's interval.
+    /// Share of all figures that lies inside the prediction's interval; one without a prediction lies outside.
     pub inside: Option<f64>,
     /// Median half-width of the intervals, as a share of the prediction.
     pub half_width: Option<f64>,
@@ -82,6 +94,8 @@ pub struct TargetScore {
     pub classes: Vec<ClassScore>,
     /// Bandwidths of single paths together.
     pub single_path: SinglePath,
+    /// Every figure, in the order of its tables.
+    pub figures: Vec<Figure>,
 }
 
 /// By class; classes without figures are left out.
@@ -117,7 +131,7 @@ pub(super) fn single_path(figures: &[Figure]) -> SinglePath {
 }
 
 fn signed<'f>(figures: impl Iterator<Item = &'f Figure>) -> Vec<f64> {
-    figures.filter_map(|f| Some(f.predicted?.value / f.measured - 1.0)).collect()
+    figures.filter_map(Figure::error).collect()
 }
 
 fn absolute(errors: &[f64]) -> Vec<f64> {
@@ -125,7 +139,6 @@ fn absolute(errors: &[f64]) -> Vec<f64> {
 }
 
 fn inside<'f>(figures: impl Iterator<Item = &'f Figure>) -> Option<f64> {
-    let held: Vec<bool> =
-        figures.filter_map(|f| f.predicted.map(|p| p.low <= f.measured && f.measured <= p.high)).collect();
+    let held: Vec<bool> = figures.map(Figure::is_inside).collect();
     (!held.is_empty()).then(|| held.iter().filter(|h| **h).count() as f64 / held.len() as f64)
 }

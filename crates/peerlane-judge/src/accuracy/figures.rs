@@ -6,13 +6,16 @@ use super::cells::path_name;
 use super::classes::{Figure, Predicted};
 use super::percentile;
 use peerlane_design::case::Case;
+use peerlane_design::cluster::Cluster;
+use peerlane_design::simulate::library::Library;
 use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, HostMemory, Operation, Quantity};
 use peerlane_machine::names::is_host;
+use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Rate};
 use peerlane_measure::run::{TransferSet, sets};
-use peerlane_model::collectives::bus_bandwidth;
+use peerlane_model::collectives::Choice;
 use peerlane_model::comparison::{Comparison, Series};
 use peerlane_model::expectation::{ITSELF, Metric, resolve};
 use peerlane_model::model::{Class, Model, PeerAccess, SharedRate, Transfer};
@@ -185,15 +188,19 @@ fn of_sets(case: &Case, model: &Model) -> Vec<Figure> {
 fn of_curves(model: &Model) -> Vec<Figure> {
     let machine = model.machine;
     let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
-    let rings = std::cell::OnceCell::new();
-    let bound = || *rings.get_or_init(|| (gpus.len() <= MOST_RINGS).then(|| bus_bandwidth(model)).flatten());
+    let mut libraries: BTreeMap<&str, Option<Library>> = BTreeMap::new();
+    let cluster = std::cell::OnceCell::new();
     let mut all = Vec::new();
     for (curve, _) in &machine.curves {
-        if is_collective(curve, gpus.len()) {
+        if let Some(collective) = collective(curve, gpus.len()) {
+            let library = libraries.entry(collective.name()).or_insert_with(|| {
+                let cluster = cluster.get_or_init(|| Cluster::single(model.assumed_machine()));
+                let few = gpus.len() <= MOST_RINGS;
+                few.then(|| Library::of(cluster, collective, Choice::FREE, None).ok()).flatten()
+            });
             for at in curve.rates() {
                 let class = if at.size >= LARGE { Class::CollectiveLarge } else { Class::CollectiveSmall };
-                let predicted = (class == Class::CollectiveLarge).then(bound).flatten();
-                let predicted = predicted.map(|value| Predicted { value, low: value, high: value });
+                let predicted = library.as_ref().and_then(|library| collective_rate(model, &gpus, library, at.size));
                 let label = format!("{}, {}", curve.what, at.size);
                 all.push(Figure { class, label, measured: at.rate.gb(), predicted });
             }
@@ -206,11 +213,31 @@ fn of_curves(model: &Model) -> Vec<Figure> {
     all
 }
 
-/// Whether a table is of a collective of rings among so many GPUs of one host.
-fn is_collective(curve: &Curve, gpus: usize) -> bool {
+/// The bus bandwidth of a collective in GB/s. Its interval is the library's, or where links are not known that of a pair.
+fn collective_rate(model: &Model, gpus: &[NodeId], library: &Library, size: Bytes) -> Option<Predicted> {
+    let value = library.predict(size, Choice::FREE).ok()?.rate / 1e9;
+    let error = library.error(size);
+    let (engine, op, peer) = (Engine::Sm, Operation::Write, PeerAccess::Enabled);
+    let shares = gpus.windows(2).filter_map(|pair| {
+        let transfer = Transfer { source: pair[0], destination: pair[1], engine, op, peer };
+        let (answer, [low, high]) = model.solve_with_interval(&[transfer]).ok()?.first().cloned()?;
+        let rate = answer.rate.bytes_per_second();
+        (rate > 0.0).then(|| [low, high].map(|end| end.bytes_per_second() / rate))
+    });
+    let [low, high] = shares.fold([1.0 - error, 1.0 + error], |[low, high], [l, h]| [low.min(l), high.max(h)]);
+    (value > 0.0).then_some(Predicted { value, low: value * low, high: value * high })
+}
+
+/// The collective that a table is of, where it is one of rings among so many GPUs of one host.
+fn collective(curve: &Curve, gpus: usize) -> Option<Collective> {
     let stated = |key: &str| curve.settings.get(key).and_then(|n| n.parse::<usize>().ok());
-    let named = ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "all-reduce"];
-    named.contains(&curve.what.as_str()) && stated("hosts") == Some(1) && stated("ranks") == Some(gpus)
+    let collective = match curve.what.as_str() {
+        "all_reduce_perf" | "all-reduce" => Collective::AllReduce,
+        "all_gather_perf" => Collective::AllGather,
+        "reduce_scatter_perf" => Collective::ReduceScatter,
+        _ => return None,
+    };
+    (stated("hosts") == Some(1) && stated("ranks") == Some(gpus)).then_some(collective)
 }
 
 /// Bytes at which a sweep between two ends first reaches half of its greatest rate, between its points by their logarithms.

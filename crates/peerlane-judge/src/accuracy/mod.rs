@@ -246,8 +246,8 @@ pub fn evaluate_cases(cases: &[Case], parts: &Parts) -> Accuracy {
         let of_it = figures(case, &comparison);
         if !of_it.is_empty() {
             let (classes, single_path) = (classes::classes(&of_it), classes::single_path(&of_it));
-            targets.push(TargetScore { name: machine.name.clone(), classes, single_path });
-            every.extend(of_it);
+            every.extend(of_it.iter().cloned());
+            targets.push(TargetScore { name: machine.name.clone(), classes, single_path, figures: of_it });
         }
         let found = observations(&comparison, &Comparison::of(&without));
         if found.is_empty() {

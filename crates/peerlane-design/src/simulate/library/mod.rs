@@ -138,16 +138,19 @@ impl Library {
         )
     }
 
-    /// How far predictions are from what was published, in 85 of 100 figures (`docs/collectives.md`).
-    fn estimate(&self, size: Bytes) -> Estimate {
+    /// How far predictions are from what was published, as a share, in 85 of 100 figures (`docs/collectives.md`).
+    pub fn error(&self, size: Bytes) -> f64 {
         const LARGE: u64 = 256 << 20;
-        let error = match (self.job.nodes, size.0 >= LARGE) {
+        match (self.job.nodes, size.0 >= LARGE) {
             (1, true) => 0.05,
             (1, false) => 0.2,
             (_, true) => 0.15,
             (_, false) => 0.45,
-        };
-        Estimate { because: "what a library does is predicted, not played".to_owned(), error: Some(error) }
+        }
+    }
+
+    fn estimate(&self, size: Bytes) -> Estimate {
+        Estimate { because: "what a library does is predicted, not played".to_owned(), error: Some(self.error(size)) }
     }
 
     /// The same as the outcome of a simulation.
