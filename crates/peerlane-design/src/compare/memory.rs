@@ -35,7 +35,10 @@ pub struct GpuMemory {
 pub(super) fn gpu_memory(model: &Model, measured: &Option<MeasuredAlone>) -> Option<GpuMemory> {
     let fabric = &model.machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
-    let sheet = |gpu: NodeId| model.parts.get(fabric.node(gpu).part.as_deref()?)?.constant("memory_rate");
+    let sheet = |gpu: NodeId| {
+        let node = fabric.node(gpu);
+        model.parts.get(node.part.as_deref()?)?.memory_rate(node.product.as_deref())
+    };
     let copies: Vec<(NodeId, Figure)> = gpus.iter().filter_map(|gpu| Some((*gpu, copy(model, *gpu)?))).collect();
     let worst = copies.iter().min_by(|a, b| a.1.rate.total_cmp(&b.1.rate));
     let share = span(copies.iter().filter_map(|(gpu, figure)| Some(figure.rate / sheet(*gpu)?)));

@@ -449,8 +449,12 @@ mod tests {
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Warning], true), "of 240 GB/s");
         assert_eq!(judged("NVIDIA H200", 243.0, 8), (vec![Warning], true), "0.51 of the links, 0.64 of their rings");
         assert_eq!(judged("NVIDIA H200", 360.0, 8), (vec![], true), "rings");
-        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![], false), "two may share four links");
-        assert_eq!(judged("NVIDIA L40S", 30.0, 8), (vec![], false));
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 70.0, 2), (vec![], true), "two may share four links");
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![Warning], true), "half of four links");
+        // cards whose places nobody states
+        assert_eq!(judged("NVIDIA L40S", 21.0, 8), (vec![], true));
+        assert_eq!(judged("NVIDIA L40S", 12.0, 8), (vec![Warning], true), "as through host memory");
+        assert_eq!(judged("NVIDIA L40S", 1.0, 8), (vec![Warning], true), "as through one lane");
     }
 
     #[test]

@@ -208,7 +208,11 @@ impl Built {
         };
         match node.kind {
             NodeKind::Gpu => {
-                let rate = constant(part, "memory_rate");
+                let of_product = || {
+                    let (value, of) = (part?.memory_rate(node.product.as_deref())?, &part?.source);
+                    Some(super::defaults::Known { value, why: format!("data sheet: {of}"), assumed: false })
+                };
+                let rate = constant(part, "memory_rate").or_else(of_product);
                 let share = LOCAL_COPY_EFFICIENCY.or_of(part, parts.end()).value;
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
                 let sends = constant(part, "pcie_send_rate");

@@ -11,12 +11,19 @@ impl Parts {
     pub fn nearest(&self, asked: &str, fits: impl Fn(PartKind) -> bool) -> Vec<(String, &Part)> {
         // names are short; no more than that is worth comparing
         let asked: String = asked.to_lowercase().chars().filter(|c| c.is_alphanumeric()).take(64).collect();
+        let digits: Vec<char> = asked.chars().filter(char::is_ascii_digit).collect();
         let mut found: Vec<(f64, String, &Part)> = Vec::new();
         for part in self.iter().filter(|p| p.kind != PartKind::Family && fits(p.kind)) {
-            let names = std::iter::once(part.name.clone()).chain(part.matches.iter().map(|words| words.join(" ")));
-            let alike = |name: String| {
+            // digits that were filled in are alike by themselves
+            let product = |words: &Vec<String>| {
+                let is_filled = words.iter().any(|word| word.contains('#'));
+                (words.iter().map(|w| filled(w, &digits)).collect::<Vec<_>>().join(" "), is_filled)
+            };
+            let names = std::iter::once((part.name.clone(), false)).chain(part.matches.iter().map(product));
+            let alike = |(name, is_filled): (String, bool)| {
                 let plain: String = name.chars().filter(|c| c.is_alphanumeric()).collect();
-                let penalty = if asked.chars().next() == plain.chars().next() { 0.0 } else { 0.2 };
+                let other_start = if asked.chars().next() == plain.chars().next() { 0.0 } else { 0.2 };
+                let penalty = other_start + if is_filled { 0.15 } else { 0.0 };
                 (strsim::sorensen_dice(&asked, &plain) - penalty, name)
             };
             let best = names.map(alike).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -30,6 +37,12 @@ impl Parts {
         });
         named.collect()
     }
+}
+
+/// A product's word that a pattern means, with the digits that were asked for: `9##5*` with those of 9556 is 9555.
+fn filled(pattern: &str, digits: &[char]) -> String {
+    let fill = |(at, c): (usize, char)| if c == '#' { digits.get(at).copied().unwrap_or('0') } else { c };
+    pattern.trim_end_matches('*').chars().enumerate().map(fill).collect()
 }
 
 #[cfg(test)]

@@ -88,7 +88,8 @@ pub struct Part {
     pub generation: Option<CpuGeneration>,
     /// Key of a part or family whose width, lanes and constants hold where this one states none.
     pub extends: Option<String>,
-    /// Words that must all occur in a product name for this part to be taken, any of the lists.
+    /// Words that must all occur in a product name for this part to be taken, any of the lists. `#` stands for a digit, `*` at the
+    /// end for any rest: makers name the products of a generation by a scheme.
     #[serde(default)]
     pub matches: Vec<Vec<String>>,
     /// Words of which none may occur in it.
@@ -112,6 +113,9 @@ pub struct Part {
     pub nvlink_generation: Option<u8>,
     /// NVLink bricks (ports) it has.
     pub nvlink_bricks: Option<u8>,
+    /// GB/s that the memory of a product moves, by words of its name, where a part stands for several products.
+    #[serde(default)]
+    pub memory_rates: BTreeMap<String, f64>,
     /// Constants of the model.
     #[serde(default)]
     pub constants: BTreeMap<String, Constant>,
@@ -159,14 +163,37 @@ impl Part {
         Some((u32::from(self.nvlink_bricks?), self.nvlink_generation?)).filter(|_| module)
     }
 
+    /// GB/s that the memory of this product moves: that of the part, else that of the most words that the product's name has.
+    pub fn memory_rate(&self, product: Option<&str>) -> Option<f64> {
+        let of_product = || {
+            let product = product?.to_lowercase();
+            let words: Vec<&str> = words_of(&product).collect();
+            let fitting = self.memory_rates.iter().filter(|(all, _)| all.split(' ').all(|word| words.contains(&word)));
+            fitting.max_by_key(|(all, _)| all.split(' ').count()).map(|(_, rate)| *rate)
+        };
+        self.constant("memory_rate").or_else(of_product).filter(|rate| rate.is_finite() && *rate > 0.0)
+    }
+
     /// How many words of a product name single this part out; `None` where the name means another.
     pub(super) fn matching_words(&self, product: &str) -> Option<usize> {
         let product = product.to_lowercase();
-        let words: Vec<&str> = product.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
-        let has = |word: &String| words.contains(&word.as_str());
+        let words: Vec<&str> = words_of(&product).collect();
+        let has = |pattern: &String| words.iter().any(|word| fits(pattern, word));
         if self.excludes.iter().any(has) {
             return None;
         }
         self.matches.iter().filter(|all| !all.is_empty() && all.iter().all(has)).map(Vec::len).max()
     }
+}
+
+/// The words of a product's name.
+fn words_of(product: &str) -> impl Iterator<Item = &str> {
+    product.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// Whether a word is one that a pattern means: `#` is a digit, `*` at the end any rest.
+pub(super) fn fits(pattern: &str, word: &str) -> bool {
+    let (stem, open) = pattern.strip_suffix('*').map_or((pattern, false), |stem| (stem, true));
+    let is_long_enough = if open { word.len() >= stem.len() } else { word.len() == stem.len() };
+    is_long_enough && stem.bytes().zip(word.bytes()).all(|(p, b)| if p == b'#' { b.is_ascii_digit() } else { p == b })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use super::constant::Constant;
-use super::part::{Part, PartKind};
+use super::part::{Part, PartKind, fits};
 use super::spread::Spreads;
 use peerlane_machine::fabric::NodeKind;
 
@@ -207,9 +207,12 @@ impl Parts {
         // run together: RTX4090
         let by_letters = || {
             let plain = |text: &str| text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+            let plain_pattern =
+                |words: &[String]| words.concat().replace(|c: char| !c.is_alphanumeric() && !"#*".contains(c), "");
             let asked = plain(name);
-            let is_it =
-                |p: &&Part| plain(&p.name) == asked || p.matches.iter().any(|words| plain(&words.concat()) == asked);
+            let is_it = |p: &&Part| {
+                plain(&p.name) == asked || p.matches.iter().any(|words| fits(&plain_pattern(words), &asked))
+            };
             let mut fitting = self.iter().filter(is_it);
             fitting.next().filter(|_| fitting.next().is_none())
         };
