@@ -9,9 +9,10 @@ use super::{
 use crate::finding::Finding;
 use crate::verdict::Verdict;
 use peerlane_design::case::Case;
+use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
-use peerlane_machine::machine::MachineKind;
+use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::Direction;
 use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
@@ -197,7 +198,11 @@ pub fn next_commands(context: &Context) -> Vec<&'static str> {
     let is_amd =
         machine.fabric.nodes().iter().any(|node| is_amd_gpu(context, node)) || machine.evidence.iter().any(is_of_amd);
     let is_other = !is_amd && is_of_other_maker(context);
+    let has_gpus = machine.fabric.of_kind(NodeKind::Gpu).next().is_some();
     let commands: &[(&str, &str)] = match (is_amd, is_other) {
+        _ if is_between_hosts(machine) => &[("ibstat", "ibstat"), ("nvidia-smi topo -m", "nvidia-smi topo -m")],
+        // rates of MPI or of an adapter, of which no GPU is known
+        _ if !has_gpus && !machine.curves.is_empty() => &[("ibstat", "ibstat"), ("lspci -vv", "lspci -vvv")],
         (true, _) => &[("lspci -vv", "lspci -vvv"), ("rocm_bandwidth_test", "rocm-bandwidth-test")],
         (_, true) => &[("lspci -vv", "lspci -vvv")],
         _ => &[("nvidia-smi -q", "nvidia-smi -q -x"), ("nvidia-smi topo -p2p", "nvidia-smi topo -p2p r")],
@@ -209,6 +214,13 @@ pub fn next_commands(context: &Context) -> Vec<&'static str> {
         next.push("peerlane measure -o run.json");
     }
     next
+}
+
+/// Whether the only thing that was measured is a collective over several hosts.
+fn is_between_hosts(machine: &Machine) -> bool {
+    let is_over_hosts =
+        |curve: &Curve| curve.settings.get("hosts").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n > 1);
+    machine.matrices.is_empty() && machine.curves.iter().any(|(curve, _)| is_over_hosts(curve))
 }
 
 /// Whether the tool of a maker other than NVIDIA and AMD printed the paths.
@@ -241,7 +253,6 @@ mod tests {
     use super::super::testing::{boxes, captured, uniform};
     use super::*;
     use peerlane_design::case::Case;
-    use peerlane_machine::machine::Machine;
     use peerlane_model::comparison::Comparison;
     use peerlane_model::model::Model;
     use peerlane_read::catalogue::Parts;
