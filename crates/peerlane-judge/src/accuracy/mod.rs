@@ -9,6 +9,8 @@ mod baseline;
 mod cells;
 mod classes;
 mod figures;
+#[cfg(test)]
+mod first_contact;
 mod page;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,116 @@
+//! What the page says of machines that were met for the first time: the scores of `validation/first-contact-machines.csv`, which stay as
+//! they are, and how the same machines do now.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Class, SinglePath, evaluate_cases};
+use peerlane_design::case::Case;
+use peerlane_read::catalogue::{Parts, read_system};
+
+/// Of a class: figures, those that were predicted, those inside their interval, and a machine's median error for each that was predicted.
+#[derive(Default)]
+struct Scored {
+    figures: usize,
+    predicted: usize,
+    inside: usize,
+    errors: Vec<f64>,
+}
+
+impl Scored {
+    fn add(&mut self, other: &Scored) {
+        self.figures += other.figures;
+        self.predicted += other.predicted;
+        self.inside += other.inside;
+        self.errors.extend(&other.errors);
+    }
+
+    fn row(&self, name: &str) -> String {
+        let Scored { figures, predicted, inside, errors } = self;
+        let at = |share| {
+            super::percentile(errors.clone(), share).map_or("—".to_owned(), |e| format!("{:.1} %", e * 100.0))
+        };
+        let share = 100 * inside / (*figures).max(1);
+        format!("| {name} | {figures} | {predicted} | {} | {} | {share} % |\n", at(0.5), at(0.85))
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A line of the table: `batch,machine,source,class,figures,predicted,median error,inside`; a source may have commas.
+fn line(line: &str) -> (String, Scored) {
+    let [inside, error, predicted, figures, class] = line.rsplitn(6, ',').take(5).collect::<Vec<_>>()[..] else {
+        panic!("{line}");
+    };
+    let number = |text: &str| text.parse::<usize>().unwrap_or(0);
+    let errors = error.parse::<f64>().map(|error| vec![error; number(predicted)]).unwrap_or_default();
+    let scored = Scored { figures: number(figures), predicted: number(predicted), inside: number(inside), errors };
+    (class.to_owned(), scored)
+}
+
+/// How the same machines do now.
+fn now() -> SinglePath {
+    let mut cases = Vec::new();
+    for batch in ["1", "2"] {
+        for entry in fs::read_dir(root().join("published/first-contact").join(batch)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let read = read_system(&fs::read_to_string(&path).unwrap(), &name);
+            cases.push(Case::from(read.unwrap_or_else(|e| panic!("{e}"))));
+        }
+    }
+    evaluate_cases(&cases, Parts::embedded()).single_path
+}
+
+fn section() -> String {
+    let table = fs::read_to_string(root().join("validation/first-contact-machines.csv")).unwrap();
+    let mut by_class: BTreeMap<String, Scored> = BTreeMap::new();
+    let mut machines: Vec<&str> = Vec::new();
+    for text in table.lines().skip(1) {
+        let (class, scored) = line(text);
+        by_class.entry(class).or_default().add(&scored);
+        machines.extend(text.split(',').nth(1));
+    }
+    machines.dedup();
+    let mut all = Scored::default();
+    let mut rows = String::new();
+    for class in Class::ALL {
+        let Some(scored) = by_class.get(class.name()) else { continue };
+        if class.is_single_path() {
+            all.add(scored);
+        }
+        rows += &scored.row(class.name());
+    }
+    let now = now();
+    let pc = |share: Option<f64>| share.map_or("—".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    format!(
+        "{} machines that nobody here had seen, described from their sources alone by people who saw no prediction\n\
+         ([published/first-contact](../published/README.md)), and scored once, at commit c4bba008. A figure without a prediction\n\
+         counts as outside. Most sources do not state how wide a link is; then nothing was predicted. Errors are of the figures that had a\n\
+         prediction, by the median of a machine and class.\n\n\
+         | class | figures | predicted | median | 85th percentile | inside, of all |\n|---|---|---|---|---|---|\n{}{rows}\n\
+         This is no score: since then every figure has a prediction, by the machine that `predict` assumes. Of {} bandwidths of single\n\
+         paths {} lie inside their interval now, whose median half-width is {}: a link of unknown width may be half as wide.\n",
+        machines.len(),
+        all.row("single paths together"),
+        now.n,
+        pc(now.inside),
+        pc(now.half_width),
+    )
+}
+
+#[test]
+fn the_section_on_first_contact_is_fresh() {
+    let path = root().join("crates/peerlane-judge/src/accuracy/first_contact.md");
+    let fresh = section();
+    if std::env::var_os("UPDATE_ACCURACY").is_some() {
+        fs::write(&path, &fresh).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == fresh,
+        "first_contact.md is stale: run twice UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy"
+    );
+}
