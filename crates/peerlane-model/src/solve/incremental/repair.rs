@@ -182,7 +182,9 @@ impl Solver {
             let link = &mut links[i as usize];
             link.slack -= if UNIT { more } else { more * per_byte[at] };
             if i != asking && (link.bound > 0 || link.slack < -OVER * link.capacity) {
-                let key = link.level.min(level);
+                // where a link holds classes, its own level hardly moves; asked at the class's, it would be asked again after
+                // each link between the two
+                let key = if link.bound > 0 { link.level } else { level };
                 Self::queue(links, dirty, i, key);
             }
         }
