@@ -4,6 +4,9 @@ use std::cmp::Reverse;
 
 use super::{AT_CAP, Class, Link, OVER, SAME, Solver, UNBOUND};
 
+/// So often a link shares by differences before what is used of it is summed anew, so that rounding does not add up.
+const STEADY: u8 = 64;
+
 /// The classes of the link at hand; kept to spare allocations.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
@@ -51,6 +54,11 @@ impl Scratch {
     }
 }
 
+/// A level, rounded up.
+fn at_least(level: f64) -> f32 {
+    ((level * (1.0 + f64::from(f32::EPSILON))) as f32).max(f32::MIN_POSITIVE)
+}
+
 impl Solver {
     /// Repairs the rates after the touched classes changed. False where it reached so far that filling is cheaper;
     /// levels and links are then in no order, and have to be filled.
@@ -79,7 +87,9 @@ impl Solver {
         let mut left = (reach * self.live.max(64)) as isize;
         while let Some(Reverse((_, link))) = self.dirty.pop() {
             self.links[link as usize].queued = false;
-            left -= self.ask::<UNIT>(link) as isize;
+            self.effort.links += 1;
+            let looked = self.ask_held::<UNIT>(link).unwrap_or_else(|| self.ask::<UNIT>(link));
+            left -= looked as isize;
             if left < 0 {
                 return false;
             }
@@ -137,6 +147,7 @@ impl Solver {
         self.set_level_only(class, 0.0);
         self.classes[class as usize].bind = bind;
         self.links[bind as usize].bound += 1;
+        self.links[bind as usize].steady = 0;
         Self::queue(&mut self.links, &mut self.dirty, bind, estimate);
     }
 
@@ -157,6 +168,7 @@ impl Solver {
     fn release(&mut self, link: u32) {
         if let Some(known) = self.links.get_mut(link as usize) {
             known.bound = known.bound.saturating_sub(1);
+            known.steady = 0;
             if known.bound == 0 {
                 known.level = f64::INFINITY;
             }
@@ -177,11 +189,15 @@ impl Solver {
     fn move_links<const UNIT: bool>(&mut self, class: u32, more: f64, level: f64, asking: u32) {
         let range = self.range(class);
         let Solver { links, dirty, uses, per_byte, .. } = self;
+        let above = at_least(level);
         for at in range {
             let i = uses[at];
             let link = &mut links[i as usize];
             link.slack -= if UNIT { more } else { more * per_byte[at] };
-            if i != asking && (link.bound > 0 || link.slack < -OVER * link.capacity) {
+            let other = i != asking;
+            link.highest = if other { link.highest.max(above) } else { link.highest };
+            // hardly ever all of these, so that the processor need not wait for one link before it fetches the next
+            if other & !link.queued & ((link.bound > 0) | (link.slack < f64::from(link.floor))) {
                 // where a link holds classes, its own level hardly moves; asked at the class's, it would be asked again after
                 // each link between the two
                 let key = if link.bound > 0 { link.level } else { level };
@@ -200,7 +216,7 @@ impl Solver {
             self.extras.burden(i, more * per_byte);
             let link = &mut self.links[i as usize];
             link.slack -= more * per_byte;
-            let room = OVER * link.capacity;
+            let room = OVER * self.capacities[i as usize];
             if link.slack < -room || (link.bound > 0 && link.slack > room) {
                 let key = link.level;
                 Self::queue(&mut self.links, &mut self.dirty, i, key);
@@ -208,10 +224,58 @@ impl Solver {
         }
     }
 
+    /// Shares what has become free of a link, or is missing, among the classes that it holds, without a look at the others:
+    /// none of them is above the new level. Gives the number of uses that it looked at; `None` where classes may come or go,
+    /// or a sum is due.
+    fn ask_held<const UNIT: bool>(&mut self, link: u32) -> Option<usize> {
+        let Link { slack, highest, bound, steady, .. } = self.links[link as usize];
+        if steady == 0 {
+            return None;
+        }
+        let (members, per_byte) = self.lists.of(link);
+        let held = members.get(..bound as usize)?;
+        let (mut pulls, mut used, mut cap) = (0.0, 0.0, f64::INFINITY);
+        for (at, class) in held.iter().enumerate() {
+            let known = &self.classes[*class as usize];
+            let pull = if UNIT { known.mass } else { known.mass * per_byte[at] };
+            pulls += pull;
+            used += pull * known.level;
+            cap = known.cap.min(cap);
+        }
+        let burdened = self.effective::<UNIT>(link) - self.unburdened::<UNIT>(link);
+        let next = (slack + burdened + used) / pulls;
+        let stop = next * (1.0 + SAME);
+        if !next.is_finite() || next <= 0.0 || f64::from(highest) > stop || cap <= stop {
+            return None;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.classes.clear();
+        scratch.classes.extend_from_slice(held);
+        let known = &mut self.links[link as usize];
+        (known.level, known.steady) = (next, steady - 1);
+        let mut looked = scratch.classes.len();
+        for class in &scratch.classes {
+            let Class { level, mass, .. } = self.classes[*class as usize];
+            looked += self.move_class::<UNIT>(*class, (level, next), mass, link);
+        }
+        self.scratch = scratch;
+        Some(looked)
+    }
+
+    /// Gives a class another level, where it differs, and tells its links. Gives the number of uses that it looked at.
+    fn move_class<const UNIT: bool>(&mut self, class: u32, (level, next): (f64, f64), mass: f64, asking: u32) -> usize {
+        if (next - level).abs() <= SAME * next.max(level) {
+            return 0;
+        }
+        self.effort.levels += 1;
+        self.set_level_only(class, next);
+        self.move_links::<UNIT>(class, (next - level) * mass, next, asking);
+        self.range(class).len() + self.extras.burdens(class).len()
+    }
+
     /// Shares one link anew, taking the levels to which others hold its classes as given. Gives the number of uses
     /// that it looked at.
     fn ask<const UNIT: bool>(&mut self, link: u32) -> usize {
-        self.effort.links += 1;
         let capacity = self.effective::<UNIT>(link);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -233,7 +297,7 @@ impl Solver {
         let shared =
             if used <= capacity { Shared { level: f64::INFINITY, full: false } } else { scratch.share(capacity) };
         let stop = shared.level * (1.0 + SAME);
-        let mut used = 0.0;
+        let (mut used, mut highest) = (0.0, 0.0_f64);
         for ((class, pull), limit) in scratch.classes.iter().zip(&scratch.pulls).zip(&scratch.limits) {
             let Class { level, mass, bind, .. } = self.classes[*class as usize];
             let mut next = level;
@@ -252,20 +316,22 @@ impl Solver {
                 self.classes[*class as usize].bind = AT_CAP;
                 next = *limit;
             }
-            if (next - level).abs() > SAME * next.max(level) {
-                self.effort.levels += 1;
-                self.set_level_only(*class, next);
-                self.move_links::<UNIT>(*class, (next - level) * mass, next, link);
-                looked += self.range(*class).len() + self.extras.burdens(*class).len();
-            } else {
-                next = level;
+            looked += self.move_class::<UNIT>(*class, (level, next), mass, link);
+            let Class { level, bind, .. } = self.classes[*class as usize];
+            used += pull * level;
+            if bind != link {
+                highest = level.max(highest);
             }
-            used += pull * next;
         }
         let slack = self.unburdened::<UNIT>(link) - used;
         let known = &mut self.links[link as usize];
         known.slack = slack;
         known.level = if known.bound > 0 { shared.level } else { f64::INFINITY };
+        (known.highest, known.steady) = (at_least(highest), if known.bound > 0 { STEADY } else { 0 });
+        if known.bound > 0 {
+            let classes = &self.classes;
+            self.lists.put_first(link, |class| classes[class as usize].bind == link);
+        }
         self.scratch = scratch;
         looked
     }
