@@ -134,11 +134,11 @@ impl Flows {
         }
         let changed = solver.changed().iter().map(|(class, _)| class);
         for class in changed.chain(touched.iter().filter(|class| !solver.has_changed(**class))) {
-            if solver.count(*class) == 0 {
+            let Progress { moved, end, .. } = progress[*class as usize];
+            if end.is_infinite() {
                 next.remove(*class);
                 continue;
             }
-            let Progress { moved, end, .. } = progress[*class as usize];
             let left = (end - moved).max(0.0);
             let time = if left == 0.0 { *now } else { *now + left / solver.rate(*class) };
             next.set(*class, time);

@@ -482,7 +482,10 @@ impl Solver {
         // listing anew looks at every link and class, which so many uses pay for; those of classes without flows are read with
         // each link that is asked
         let fixed = self.links.len() + self.classes.len();
-        if self.lists.is_tight(fresh) || 4 * self.dead > self.live + fixed || (3 * fresh > self.live && 4 * fresh > fixed) {
+        if self.lists.is_tight(fresh)
+            || 4 * self.dead > self.live + fixed
+            || (3 * fresh > self.live && 4 * fresh > fixed)
+        {
             self.list_all();
             return;
         }

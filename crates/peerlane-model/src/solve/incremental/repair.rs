@@ -1,6 +1,7 @@
 //! Local repair: from the links of the classes that came, went or changed in number, outwards as far as levels move.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::{AT_CAP, Class, Link, OVER, SAME, Solver, UNBOUND};
 
@@ -11,6 +12,8 @@ const STEADY: u8 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     classes: Vec<u32>,
+    /// Their routes, one after the other, where all of them move.
+    routes: Vec<u32>,
     /// Consumption of the link per unit of level.
     pulls: Vec<f64>,
     /// The level that others hold the class to.
@@ -52,6 +55,11 @@ impl Scratch {
             level = level.max((capacity - taken).max(0.0) / rising);
         }
     }
+}
+
+/// Whether a change from one level to another is not passed on.
+fn is_same(level: f64, next: f64) -> bool {
+    (next - level).abs() <= SAME * next.max(level)
 }
 
 /// A level, rounded up.
@@ -101,7 +109,7 @@ impl Solver {
         if UNIT { 1.0 } else { self.per_byte[at] }
     }
 
-    fn queue(links: &mut [Link], dirty: &mut std::collections::BinaryHeap<Reverse<(u64, u32)>>, link: u32, key: f64) {
+    fn queue(links: &mut [Link], dirty: &mut BinaryHeap<Reverse<(u64, u32)>>, link: u32, key: f64) {
         let known = &mut links[link as usize];
         if !known.queued {
             known.queued = true;
@@ -189,9 +197,21 @@ impl Solver {
     fn move_links<const UNIT: bool>(&mut self, class: u32, more: f64, level: f64, asking: u32) {
         let range = self.range(class);
         let Solver { links, dirty, uses, per_byte, .. } = self;
+        let per_byte = per_byte.get(range.clone()).unwrap_or_default();
+        Self::pass_on::<UNIT>(links, dirty, (&uses[range], per_byte), (more, level), asking);
+        self.move_burdens::<UNIT>(class, more);
+    }
+
+    /// The same for a class of this route, and what it consumes of each of its links.
+    fn pass_on<const UNIT: bool>(
+        links: &mut [Link],
+        dirty: &mut BinaryHeap<Reverse<(u64, u32)>>,
+        (route, per_byte): (&[u32], &[f64]),
+        (more, level): (f64, f64),
+        asking: u32,
+    ) {
         let above = at_least(level);
-        for at in range {
-            let i = uses[at];
+        for (at, &i) in route.iter().enumerate() {
             let link = &mut links[i as usize];
             link.slack -= if UNIT { more } else { more * per_byte[at] };
             let other = i != asking;
@@ -204,13 +224,13 @@ impl Solver {
                 Self::queue(links, dirty, i, key);
             }
         }
-        if !UNIT && self.extras.burdens_any() && more.is_finite() {
-            self.move_burdens(class, more);
-        }
     }
 
     /// A class burdens its links by so much more.
-    fn move_burdens(&mut self, class: u32, more: f64) {
+    fn move_burdens<const UNIT: bool>(&mut self, class: u32, more: f64) {
+        if UNIT || !more.is_finite() {
+            return;
+        }
         for at in 0..self.extras.burdens(class).len() {
             let (i, per_byte) = self.extras.burdens(class)[at];
             self.extras.burden(i, more * per_byte);
@@ -253,18 +273,33 @@ impl Solver {
         scratch.classes.extend_from_slice(held);
         let known = &mut self.links[link as usize];
         (known.level, known.steady) = (next, steady - 1);
-        let mut looked = scratch.classes.len();
+        // routes are anywhere in memory: all are fetched before the first is gone along
+        scratch.routes.clear();
+        scratch.classes.iter().for_each(|class| scratch.routes.extend_from_slice(&self.uses[self.range(*class)]));
+        let mut routes = scratch.routes.as_slice();
         for class in &scratch.classes {
+            let range = self.range(*class);
+            let (route, rest) = routes.split_at(range.len());
+            routes = rest;
             let Class { level, mass, .. } = self.classes[*class as usize];
-            looked += self.move_class::<UNIT>(*class, (level, next), mass, link);
+            if is_same(level, next) {
+                continue;
+            }
+            self.effort.levels += 1;
+            self.set_level_only(*class, next);
+            let per_byte = self.per_byte.get(range).unwrap_or_default();
+            let more = (next - level) * mass;
+            Self::pass_on::<UNIT>(&mut self.links, &mut self.dirty, (route, per_byte), (more, next), link);
+            self.move_burdens::<UNIT>(*class, more);
         }
+        let looked = scratch.classes.len() + scratch.routes.len();
         self.scratch = scratch;
         Some(looked)
     }
 
     /// Gives a class another level, where it differs, and tells its links. Gives the number of uses that it looked at.
     fn move_class<const UNIT: bool>(&mut self, class: u32, (level, next): (f64, f64), mass: f64, asking: u32) -> usize {
-        if (next - level).abs() <= SAME * next.max(level) {
+        if is_same(level, next) {
             return 0;
         }
         self.effort.levels += 1;
