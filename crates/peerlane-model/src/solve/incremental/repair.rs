@@ -244,18 +244,16 @@ impl Solver {
         }
     }
 
-    /// Shares what has become free of a link, or is missing, among the classes that it holds, without a look at the others:
-    /// none of them is above the new level. Gives the number of uses that it looked at; `None` where classes may come or go,
+    /// The level at which a link is full where it goes on to hold the classes that it holds; `None` where classes may come or go,
     /// or a sum is due.
-    fn ask_held<const UNIT: bool>(&mut self, link: u32) -> Option<usize> {
+    fn held_level<const UNIT: bool>(&self, link: u32) -> Option<f64> {
         let Link { slack, highest, bound, steady, .. } = self.links[link as usize];
         if steady == 0 {
             return None;
         }
         let (members, per_byte) = self.lists.of(link);
-        let held = members.get(..bound as usize)?;
         let (mut pulls, mut used, mut cap) = (0.0, 0.0, f64::INFINITY);
-        for (at, class) in held.iter().enumerate() {
+        for (at, class) in members.get(..bound as usize)?.iter().enumerate() {
             let known = &self.classes[*class as usize];
             let pull = if UNIT { known.mass } else { known.mass * per_byte[at] };
             pulls += pull;
@@ -265,14 +263,20 @@ impl Solver {
         let burdened = self.effective::<UNIT>(link) - self.unburdened::<UNIT>(link);
         let next = (slack + burdened + used) / pulls;
         let stop = next * (1.0 + SAME);
-        if !next.is_finite() || next <= 0.0 || f64::from(highest) > stop || cap <= stop {
-            return None;
-        }
+        (next.is_finite() && next > 0.0 && f64::from(highest) <= stop && cap > stop).then_some(next)
+    }
+
+    /// Shares what has become free of a link, or is missing, among the classes that it holds, without a look at the others:
+    /// none of them is above the new level. Gives the number of uses that it looked at.
+    fn ask_held<const UNIT: bool>(&mut self, link: u32) -> Option<usize> {
+        let next = self.held_level::<UNIT>(link)?;
+        let known = &mut self.links[link as usize];
+        known.level = next;
+        known.steady -= 1;
+        let held = known.bound as usize;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.classes.clear();
-        scratch.classes.extend_from_slice(held);
-        let known = &mut self.links[link as usize];
-        (known.level, known.steady) = (next, steady - 1);
+        scratch.classes.extend(self.lists.of(link).0.iter().take(held));
         // routes are anywhere in memory: all are fetched before the first is gone along
         scratch.routes.clear();
         scratch.classes.iter().for_each(|class| scratch.routes.extend_from_slice(&self.uses[self.range(*class)]));
@@ -297,7 +301,7 @@ impl Solver {
         Some(looked)
     }
 
-    /// Gives a class another level, where it differs, and tells its links. Gives the number of uses that it looked at.
+    /// Gives a class another level, where it differs, and passes it on to its links. Gives the number of uses that it looked at.
     fn move_class<const UNIT: bool>(&mut self, class: u32, (level, next): (f64, f64), mass: f64, asking: u32) -> usize {
         if is_same(level, next) {
             return 0;
