@@ -1,25 +1,19 @@
 //! All-to-all over more GPUs than every pair of which can be played: what it asks of each resource, counted.
 //!
 //! All pairs move the same bytes, so that no time is shorter than that of the busiest resource. It is the time where that
-//! resource is busy until the end. Nodes are alike: one stands for all. Paths through a fat tree from ports at one switch to
-//! one destination differ only in their first channel, so that one of each switch is followed.
+//! resource is busy until the end. Nodes are alike: one stands for all. What each channel of the network carries: `loads`.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+mod loads;
 
 use super::SimulateError;
 use super::estimate::Estimate;
-use super::mix::Mix;
 use super::outcome::{Outcome, STARTING};
 use super::streams::Joint;
-use crate::cluster::network::{Network, Port};
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 
 /// Its error.
 const ONE_PACE: f64 = 0.05;
-
-type Loads = HashMap<u64, f64, BuildHasherDefault<Mix>>;
 
 /// The outcome of an all-to-all of `size` bytes a GPU.
 pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> Result<Outcome, SimulateError> {
@@ -41,9 +35,9 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
         legs.iter().try_for_each(|(_, leg)| joint.add_leg_of(router, 0, 1.0, beyond, (0, *leg)))?;
     }
     if let Some(network) = &cluster.network {
-        let mut served = vec![0_u32; cluster.nics.len()];
-        gpus.iter().for_each(|gpu| served[router.nic_of(*gpu) as usize] += 1);
-        for (channel, load) in busiest(network, router, nodes, &served)? {
+        let mut served = vec![0.0; cluster.nics.len()];
+        gpus.iter().for_each(|gpu| served[router.nic_of(*gpu) as usize] += 1.0);
+        for (channel, load) in loads::busiest(network, nodes, &served)? {
             joint.add_channel(router, 0, load, channel)?;
         }
     }
@@ -77,54 +71,6 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
         estimate: Some(Estimate { because, error: Some(ONE_PACE) }),
         ..Outcome::default()
     })
-}
-
-/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries. `served` GPUs use each NIC.
-fn busiest(network: &Network, router: &Router, nodes: u32, served: &[u32]) -> Result<Vec<(u64, f64)>, SimulateError> {
-    let in_use = (0..nodes).flat_map(|node| (0..served.len() as u32).map(move |nic| Port { node, nic }));
-    let ports: Vec<(Port, f64)> =
-        in_use.map(|port| (port, f64::from(served[port.nic as usize]))).filter(|(_, gpus)| *gpus > 0.0).collect();
-    let mut by_switch: HashMap<(u64, u64), Vec<(Port, f64)>> = HashMap::new();
-    for (number, (port, gpus)) in (0..).zip(&ports) {
-        // a port that shares its switch with none stands for itself
-        let key = network.leaf(*port).map_or((1, number), |leaf| (0, leaf));
-        by_switch.entry(key).or_default().push((*port, *gpus));
-    }
-    let mut switches: Vec<_> = by_switch.into_iter().collect();
-    switches.sort_unstable_by_key(|(key, _)| *key);
-    let mut loads = Loads::default();
-    let mut path = Vec::new();
-    for ((alone, _), sources) in &switches {
-        let all: f64 = sources.iter().map(|(_, gpus)| gpus).sum();
-        for (to, gpus_there) in &ports {
-            let Some((from, _)) = sources.iter().find(|(from, _)| from.node != to.node) else { continue };
-            let own: f64 = sources.iter().filter(|(from, _)| from.node == to.node).map(|(_, gpus)| gpus).sum();
-            path.clear();
-            network.path(*from, *to, &mut path)?;
-            // the first channel is the source's own
-            let shared = if *alone == 1 { 0 } else { 1 };
-            for channel in path.iter().skip(shared) {
-                *loads.entry(*channel).or_default() += (all - own) * gpus_there;
-            }
-        }
-        if *alone == 0 {
-            let all_gpus: f64 = served.iter().map(|gpus| f64::from(*gpus)).sum::<f64>() * f64::from(nodes - 1);
-            for (from, gpus) in sources {
-                let Some((to, _)) = ports.iter().find(|(to, _)| to.node != from.node) else { continue };
-                path.clear();
-                network.path(*from, *to, &mut path)?;
-                path.first().iter().for_each(|first| *loads.entry(**first).or_default() += gpus * all_gpus);
-            }
-        }
-    }
-    let mut most: HashMap<u64, (u64, f64)> = HashMap::new();
-    for (channel, load) in loads {
-        let known = most.entry(router.channel_kind(channel)).or_insert((channel, load));
-        if load > known.1 || (load == known.1 && channel < known.0) {
-            *known = (channel, load);
-        }
-    }
-    Ok(most.into_values().collect())
 }
 
 #[cfg(test)]

@@ -15,12 +15,17 @@ use peerlane_model::solve::{Demand, Resource, ShareError};
 const MOMENT: f64 = 1e-12;
 
 /// Progress of a class.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Progress {
     /// Bytes that each flow has moved until `at`.
     moved: f64,
     at: f64,
+    /// The first of the class's [`Flows::ends`], infinite where there is none: here, it is read with the rest.
+    end: f64,
 }
+
+/// Of a class without flows.
+const IDLE: Progress = Progress { moved: 0.0, at: 0.0, end: f64::INFINITY };
 
 /// Where a flow of a class ends, by the class's `moved`, and what the caller calls it. Such floats order as their bits.
 type End = Reverse<(u64, u32)>;
@@ -78,7 +83,7 @@ impl Flows {
 
     fn known(&mut self, class: u32) {
         if class as usize >= self.progress.len() {
-            self.progress.push(Progress::default());
+            self.progress.push(IDLE);
             self.ends.push(BinaryHeap::new());
         }
     }
@@ -98,12 +103,13 @@ impl Flows {
         let Some(progress) = self.progress.get_mut(class as usize) else { return };
         let count = self.solver.count(class);
         if count == 0 {
-            *progress = Progress { moved: 0.0, at: self.now };
+            *progress = Progress { at: self.now, ..IDLE };
         } else {
             let rate = self.solver.rate(class);
             catch_up(progress, rate, self.now);
         }
         let end = progress.moved + bytes.max(0.0);
+        progress.end = progress.end.min(end);
         self.ends[class as usize].push(Reverse((end.to_bits(), tag)));
         self.solver.set_count(class, count + 1);
         self.touched.push(class);
@@ -122,21 +128,20 @@ impl Flows {
             return;
         }
         self.solver.solve();
-        let Flows { solver, progress, ends, next, now, touched, .. } = self;
+        let Flows { solver, progress, next, now, touched, .. } = self;
         for (class, level) in solver.changed() {
             catch_up(&mut progress[*class as usize], level * solver.weight(*class), *now);
         }
         let changed = solver.changed().iter().map(|(class, _)| class);
         for class in changed.chain(touched.iter().filter(|class| !solver.has_changed(**class))) {
-            let c = *class as usize;
-            match ends[c].peek() {
-                None => next.remove(*class),
-                Some(Reverse((end, _))) => {
-                    let left = (f64::from_bits(*end) - progress[c].moved).max(0.0);
-                    let time = if left == 0.0 { *now } else { *now + left / solver.rate(*class) };
-                    next.set(*class, time);
-                }
+            let Progress { moved, end, .. } = progress[*class as usize];
+            if end.is_infinite() {
+                next.remove(*class);
+                continue;
             }
+            let left = (end - moved).max(0.0);
+            let time = if left == 0.0 { *now } else { *now + left / solver.rate(*class) };
+            next.set(*class, time);
         }
         touched.clear();
     }
@@ -168,6 +173,8 @@ impl Flows {
                 self.active -= 1;
                 forced = false;
             }
+            let first = self.ends[c].peek();
+            self.progress[c].end = first.map_or(f64::INFINITY, |Reverse((end, _))| f64::from_bits(*end));
             self.solver.set_count(class, count);
             self.touched.push(class);
         }

@@ -176,6 +176,35 @@ proptest! {
     }
 }
 
+/// Twenty flows a channel, where nearly every end moves the rates of a good part of all flows.
+#[test]
+fn heavy_load_ends_as_by_the_reference() {
+    let n = 4_u32;
+    for (seed, weighted) in [(1_u64, false), (2, false), (3, true), (4, true)] {
+        let mut x = seed;
+        let mut draw = |below: u32| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) as u32 % below
+        };
+        let mut flow = || {
+            let (a, b, c, d) = (draw(n), draw(n), draw(n), draw(n));
+            let along = (0..(c + n - a) % n).map(|k| (b * n + (a + k) % n) * 2);
+            let across = (0..(d + n - b) % n).map(|k| (((b + k) % n) * n + c) * 2 + 1);
+            let part = if weighted { 0.5 + f64::from(draw(100)) / 50.0 } else { 1.0 };
+            let uses = along.chain(across).map(|link| (link as usize, part)).collect();
+            let cap = if draw(6) == 0 { 0.02 } else { f64::INFINITY };
+            (
+                Flow { uses, weight: if weighted { f64::from(1 + draw(3)) } else { 1.0 }, cap },
+                1.0 + f64::from(draw(1000)),
+            )
+        };
+        let all: Vec<(Flow, f64)> = (0..260).map(|_| flow()).filter(|(flow, _)| !flow.uses.is_empty()).collect();
+        let starts = all.iter().enumerate().map(|(i, (_, bytes))| (i, f64::from(i as u32 % 3), *bytes)).collect();
+        let classes = all.into_iter().map(|(flow, _)| flow).collect();
+        agree(&Problem { capacities: vec![1.0; (n * n * 2) as usize], classes, starts }).unwrap();
+    }
+}
+
 /// Larger networks than a shrinking test can hold: a torus, long enough that repairs reach far and lists are made anew.
 #[test]
 fn a_torus_of_many_flows_keeps_the_certificate() {

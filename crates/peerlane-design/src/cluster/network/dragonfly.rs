@@ -40,26 +40,36 @@ impl Dragonfly {
     }
 
     /// The router of group `from` that is joined to group `to`.
-    fn gate(&self, from: u64, to: u64) -> u64 {
+    pub(crate) fn gate(&self, from: u64, to: u64) -> u64 {
         let slot = if to < from { to } else { to - 1 };
         slot / u64::from(self.global)
     }
 
-    pub(super) fn path(&self, from: u64, to: u64, channels: &mut Vec<u64>) {
-        let (ports, routers, groups) = (u64::from(self.ports), u64::from(self.routers), u64::from(self.groups));
+    pub(crate) fn path(&self, from: u64, to: u64, channels: &mut Vec<u64>) {
+        let (ports, routers) = (u64::from(self.ports), u64::from(self.routers));
         let (a, b) = (from / ports, to / ports);
         channels.push(from * 8);
         let (ga, gb) = (a / routers, b / routers);
-        let local = |group: u64, x: u64, y: u64| ((group * routers + x) * routers + y) * 8 + 2;
         if ga == gb {
-            channels.extend((a != b).then(|| local(ga, a % routers, b % routers)));
+            channels.extend((a != b).then(|| self.local(ga, a % routers, b % routers)));
         } else {
             let (out, into) = (self.gate(ga, gb), self.gate(gb, ga));
-            channels.extend((a % routers != out).then(|| local(ga, a % routers, out)));
-            channels.push((ga * groups + gb) * 8 + 3);
-            channels.extend((b % routers != into).then(|| local(gb, into, b % routers)));
+            channels.extend((a % routers != out).then(|| self.local(ga, a % routers, out)));
+            channels.push(self.global(ga, gb));
+            channels.extend((b % routers != into).then(|| self.local(gb, into, b % routers)));
         }
         channels.push(to * 8 + 1);
+    }
+
+    /// The channel from router `x` to router `y` of a group.
+    pub(crate) fn local(&self, group: u64, x: u64, y: u64) -> u64 {
+        let routers = u64::from(self.routers);
+        ((group * routers + x) * routers + y) * 8 + 2
+    }
+
+    /// The channel from one group to another.
+    pub(crate) fn global(&self, from: u64, to: u64) -> u64 {
+        (from * u64::from(self.groups) + to) * 8 + 3
     }
 
     /// Links of a channel: where a group has more global links than other groups, the pairs share them evenly.

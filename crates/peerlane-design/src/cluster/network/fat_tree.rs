@@ -70,7 +70,7 @@ impl FatTree {
     }
 
     /// The number of a port among the leaves.
-    fn place(&self, nics: u32, port: Port) -> u64 {
+    pub(crate) fn place(&self, nics: u32, port: Port) -> u64 {
         let (node, nic, nics) = (u64::from(port.node), u64::from(port.nic), u64::from(nics.max(1)));
         if !self.rail {
             return node * nics + nic;
@@ -184,7 +184,7 @@ impl FatTree {
     }
 
     /// Channels between level `level` and the one above: `lower` is the number of the lower switch, or port.
-    fn channel(&self, level: usize, lower: u64, way: u64, downwards: bool) -> u64 {
+    pub(crate) fn channel(&self, level: usize, lower: u64, way: u64, downwards: bool) -> u64 {
         ((lower * self.up[level] + way) * 2 + u64::from(downwards)) * self.up.len() as u64 + level as u64
     }
 

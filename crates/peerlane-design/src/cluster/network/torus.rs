@@ -22,7 +22,7 @@ impl Torus {
     }
 
     /// Dimension by dimension, the shorter way round; of two that are equal the one upwards.
-    pub(super) fn path(&self, from: u32, to: u32, channels: &mut Vec<u64>) {
+    pub(crate) fn path(&self, from: u32, to: u32, channels: &mut Vec<u64>) {
         let (mut here, mut stride) = (from, 1);
         for (d, &n) in self.size.iter().enumerate() {
             let goal = to / stride % n;

@@ -125,9 +125,9 @@ impl Solver {
             for (i, link) in (0_u32..).zip(&mut self.links) {
                 let pull = self.lists.of(i).0.len() as f64;
                 if pull > 0.0 {
-                    self.rising[i as usize] = Rising { left: link.capacity, pull };
+                    self.rising[i as usize] = Rising { left: self.capacities[i as usize], pull };
                     self.is_involved[i as usize] = true;
-                    (link.bound, link.level, link.queued) = (0, f64::INFINITY, false);
+                    (link.bound, link.level, link.steady, link.queued) = (0, f64::INFINITY, 0, false);
                     involved.push(i);
                 }
             }
@@ -148,7 +148,7 @@ impl Solver {
                     let state = &mut self.rising[i as usize];
                     let link = &mut self.links[i as usize];
                     *state = Rising { left, pull: 0.0 };
-                    (link.bound, link.level, link.queued) = (0, f64::INFINITY, false);
+                    (link.bound, link.level, link.steady, link.queued) = (0, f64::INFINITY, 0, false);
                     involved.push(i);
                 }
                 self.rising[i as usize].pull += if UNIT { mass } else { mass * self.per_byte[at] };
@@ -287,7 +287,7 @@ impl Solver {
     fn queue_wrong(&mut self, involved: &[u32]) {
         for i in involved {
             let link = &mut self.links[*i as usize];
-            let room = OVER * link.capacity;
+            let room = OVER * self.capacities[*i as usize];
             if link.slack < -room || (link.bound > 0 && link.slack > room) {
                 link.queued = true;
                 self.dirty.push(Reverse((link.level.to_bits(), *i)));

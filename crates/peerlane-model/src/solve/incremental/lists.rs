@@ -72,6 +72,21 @@ impl Lists {
         }
     }
 
+    /// Puts such classes of a link first.
+    pub(super) fn put_first(&mut self, link: u32, such: impl Fn(u32) -> bool) {
+        let start = self.starts[link as usize] as usize;
+        let mut next = start;
+        for at in start..start + self.lens[link as usize] as usize {
+            if such(self.classes[at]) {
+                self.classes.swap(at, next);
+                if self.stored {
+                    self.per_byte.swap(at, next);
+                }
+                next += 1;
+            }
+        }
+    }
+
     /// Lists these classes, each with where its uses are, and no others. `known`: how many of them use each link, where the
     /// caller knows; else empty.
     pub(super) fn rebuild(

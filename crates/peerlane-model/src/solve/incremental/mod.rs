@@ -71,15 +71,29 @@ struct Class {
 /// A resource; half a cache line.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    capacity: f64,
     /// What is left of it; below 0 where more is burdened than may be.
     slack: f64,
     /// Level of the classes that it holds, infinite where it holds none.
     level: f64,
+    /// No class that others hold is above this, as long as `steady`.
+    highest: f32,
+    /// Slack below which a link is asked that holds none.
+    floor: f32,
     /// Number of classes with flows that it holds.
     bound: u32,
+    /// How often it may share by what has changed before it is summed anew; 0 where the classes that it holds may not be
+    /// the first in its list.
+    steady: u8,
     /// Whether it waits in [`Solver::dirty`].
     queued: bool,
+}
+
+impl Link {
+    /// One that nothing uses.
+    fn idle(capacity: f64) -> Self {
+        let floor = -(OVER * capacity).min(f64::from(f32::MAX)) as f32;
+        Link { slack: capacity, level: f64::INFINITY, highest: 0.0, floor, bound: 0, steady: 0, queued: false }
+    }
 }
 
 /// For keys that are hashes: each is its own.
@@ -117,6 +131,7 @@ pub struct Effort {
 #[derive(Debug)]
 pub struct Solver {
     links: Vec<Link>,
+    capacities: Vec<f64>,
     classes: Vec<Class>,
     weights: Vec<f64>,
     /// Links of class `c`: `uses[starts[c]..starts[c + 1]]`.
@@ -167,9 +182,9 @@ impl Solver {
         if let Some((i, c)) = capacities.iter().enumerate().find(|(_, c)| c.is_nan() || **c < 0.0) {
             return Err(ShareError::Capacity(i, *c));
         }
-        let link = |&capacity| Link { capacity, slack: capacity, level: f64::INFINITY, bound: 0, queued: false };
         Ok(Solver {
-            links: capacities.iter().map(link).collect(),
+            links: capacities.iter().copied().map(Link::idle).collect(),
+            capacities: capacities.to_vec(),
             classes: Vec::new(),
             weights: Vec::new(),
             starts: vec![0],
@@ -364,7 +379,10 @@ impl Solver {
 
     /// What is consumed of a resource, in its units a second, as last solved.
     pub fn used(&self, link: u32) -> f64 {
-        self.links.get(link as usize).map_or(0.0, |l| if l.capacity.is_finite() { l.capacity - l.slack } else { 0.0 })
+        match (self.capacities.get(link as usize), self.links.get(link as usize)) {
+            (Some(capacity), Some(known)) if capacity.is_finite() => capacity - known.slack,
+            _ => 0.0,
+        }
     }
 
     /// How much work it was so far.
@@ -418,7 +436,7 @@ impl Solver {
 
     /// What a link has for those who use it.
     fn effective<const UNIT: bool>(&self, link: u32) -> f64 {
-        let capacity = self.links[link as usize].capacity;
+        let capacity = self.capacities[link as usize];
         if UNIT || !self.extras.burdens_any() {
             return capacity;
         }
@@ -427,7 +445,7 @@ impl Solver {
 
     /// What is not burdened of a link; less than it has for those who use it where all but the least is.
     fn unburdened<const UNIT: bool>(&self, link: u32) -> f64 {
-        let capacity = self.links[link as usize].capacity;
+        let capacity = self.capacities[link as usize];
         if UNIT { capacity } else { capacity - self.extras.burdened(link) }
     }
 
@@ -461,9 +479,13 @@ impl Solver {
                 }
             }
         }
-        // listing anew looks at every link and class, which so many uses pay for
+        // listing anew looks at every link and class, which so many uses pay for; those of classes without flows are read with
+        // each link that is asked
         let fixed = self.links.len() + self.classes.len();
-        if self.lists.is_tight(fresh) || self.dead > self.live + fixed || (3 * fresh > self.live && 4 * fresh > fixed) {
+        if self.lists.is_tight(fresh)
+            || 4 * self.dead > self.live + fixed
+            || (3 * fresh > self.live && 4 * fresh > fixed)
+        {
             self.list_all();
             return;
         }
@@ -490,6 +512,7 @@ impl Solver {
             listed[*class as usize] = true;
         }
         self.dead = 0;
+        self.links.iter_mut().for_each(|link| link.steady = 0);
     }
 
     /// From now on consumption is stored.

@@ -1,7 +1,7 @@
 //! What the reference solves: classes that wait in queues, with all that they are joined with.
 
 use super::super::{Binding, Demand, Problem, Resource, Solution, Wait};
-use super::{AT_CAP, Solver, UNBOUND};
+use super::{AT_CAP, Link, Solver, UNBOUND};
 
 impl Solver {
     /// Solves the sets of classes, joined by the links that they use or burden, in which a class waits: all of them, or those
@@ -57,7 +57,7 @@ impl Solver {
         };
         let demands: Vec<Demand> = classes.iter().map(demand).collect();
         Problem::of(&demands, |link| Resource {
-            capacity: self.links.get(link).map_or(f64::INFINITY, |l| l.capacity),
+            capacity: self.capacities.get(link).copied().unwrap_or(f64::INFINITY),
             service: self.services.get(link).copied().unwrap_or(0.0),
         })
     }
@@ -90,8 +90,7 @@ impl Solver {
         for class in classes {
             for link in self.joined(*class).collect::<Vec<u32>>() {
                 self.extras.unburden(link);
-                let known = &mut self.links[link as usize];
-                (known.bound, known.slack, known.level, known.queued) = (0, known.capacity, f64::INFINITY, false);
+                self.links[link as usize] = Link::idle(self.capacities[link as usize]);
             }
         }
         for i in classes {
