@@ -81,6 +81,8 @@ pub struct Job {
     pub run: Ranks,
     /// Seconds that a message between nodes takes beyond those of InfiniBand, for which the steps' times are.
     pub network: f64,
+    /// Whether the CPUs of the nodes are AMD's.
+    pub on_amd: bool,
 }
 
 /// Bytes a second of bus bandwidth that the paths carry, by algorithm; `None` where it cannot be done.
@@ -177,6 +179,17 @@ const TREE_LL128: [f64; 2] = [7.0 / 9.0, 120.0 / 128.0];
 /// GB/s that LL reaches within a node over any number of NVLink channels, by generation (`llMaxBws`); two H200 reached 0.87 of it.
 const LL_MOST: [f64; 5] = [39.0, 87.7, 141.0, 282.0, 141.0];
 const LL_REACHED: f64 = 0.87;
+
+/// GB/s that LL reaches between two nodes and between more, by the maker of their CPUs: Intel's, AMD's (`llMaxBws`).
+const LL_MOST_BETWEEN: [[f64; 2]; 2] = [[39.0, 20.4], [22.5, 19.0]];
+
+/// What collectives reach of the rate at which adapters and links between nodes carry data: 0.93 to 0.97 from 1 GiB on, on six clusters of
+/// 2 and 4 nodes with A100, H100, B200 and MI355X (`validation/first-contact-clusters.csv`).
+const BETWEEN: f64 = 0.95;
+
+/// Bytes of a chunk that goes up and down a tree of nodes, of all channels together: 64 KiB of each of 16 channels, and less of small
+/// sizes. As for [`BETWEEN`]: 4 to 64 MiB take 40 to 90 µs longer than their bytes.
+const TREE_CHUNK: f64 = MIB;
 
 /// Channels of a ring over NVLink, by generation, and otherwise.
 const CHANNELS: [f64; 5] = [12.0, 24.0, 24.0, 24.0, 28.0];
@@ -308,9 +321,13 @@ impl Job {
 
     /// Bus bandwidth in bytes a second that the bytes of a message of this size move at.
     fn reached(&self, algorithm: Algorithm, protocol: Protocol, paths: f64, size: Bytes, factors: Factors) -> f64 {
-        let paths = paths * factors.paths;
-        let ll_most = LL_MOST[self.generation as usize] * LL_REACHED * factors.channel * GB;
-        let limited = |rate: f64| if self.is_fabric() && self.nodes == 1 { rate.min(ll_most) } else { rate };
+        let paths = paths * factors.paths * if self.nodes > 1 { BETWEEN } else { 1.0 };
+        let ll_most = match self.nodes {
+            1 if self.is_fabric() => LL_MOST[self.generation as usize] * LL_REACHED,
+            1 => f64::INFINITY,
+            nodes => LL_MOST_BETWEEN[usize::from(self.on_amd)][usize::from(nodes > 2)],
+        };
+        let limited = |rate: f64| rate.min(ll_most * factors.channel * GB);
         match (algorithm, protocol) {
             (Algorithm::Ring, Protocol::Ll) => limited(paths * LL),
             (Algorithm::Ring, Protocol::Ll128) => paths * LL128,
@@ -329,7 +346,8 @@ impl Job {
     }
 
     /// Seconds in which links wait. Of a ring, but with LL: until the first slice has come around, and between passes around it.
-    /// Of NVLink SHARP: until the first chunks of all channels are added up, of which each GPU has its part.
+    /// Of NVLink SHARP: until the first chunks of all channels are added up, of which each GPU has its part. Of a tree of nodes, but with
+    /// LL: until the first chunks have gone up and down.
     fn filling(&self, algorithm: Algorithm, protocol: Protocol, rate: f64, size: Bytes) -> f64 {
         let channels = if self.is_fabric() { CHANNELS[self.generation as usize] } else { HOST_CHANNELS };
         let (size, ranks) = (size.0 as f64, self.ranks as f64);
@@ -339,6 +357,10 @@ impl Job {
                 let slice = (size / (2.0 * ranks * channels)).min(SLICE);
                 let passes = (size / (ranks * channels * CHUNK)).ceil().max(1.0);
                 slice * channels / rate + (passes - 1.0) * BUBBLE
+            }
+            (Algorithm::Tree, Protocol::Simple | Protocol::Ll128) if self.nodes > 1 => {
+                let hops: f64 = self.steps(algorithm).iter().sum();
+                hops * TREE_CHUNK.min(size / 8.0) * self.collective.bus_factor(self.ranks) / rate
             }
             (Algorithm::Nvls | Algorithm::NvlsTree, _) => {
                 let local = ranks / self.nodes as f64;

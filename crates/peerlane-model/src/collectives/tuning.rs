@@ -218,7 +218,7 @@ impl<'a> Tuning<'a> {
     fn drawn(&self, paths: &Paths, settings: &Settings, size: Bytes, draw: Draw) -> Option<Predicted> {
         let &Tuning { collective, generation, run, .. } = self;
         let (ranks, medium) = (self.gpus.len(), paths.medium);
-        let job = Job { collective, ranks, nodes: 1, generation, medium, run, network: 0.0 };
+        let job = Job { collective, ranks, nodes: 1, generation, medium, run, network: 0.0, on_amd: false };
         let carried = Carried::default()
             .with(Algorithm::Ring, Some(paths.rate))
             .with(Algorithm::Tree, Some(paths.rate))

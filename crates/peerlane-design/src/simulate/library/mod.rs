@@ -16,7 +16,7 @@ use super::workload::NodeRings;
 use crate::cluster::{Cluster, Component, Place, Router};
 use count::{Count, Held};
 use edges::trees;
-use peerlane_machine::fabric::NodeId;
+use peerlane_machine::fabric::{CpuVendor, Fabric, NodeId, NodeKind};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
@@ -68,8 +68,16 @@ impl Library {
         let mut count = Count { cluster: &cluster, router: &mut router, nodes, orders, share: reached(medium) };
         let within = count.within()?;
         let ranks = gpus.len() * nodes as usize;
-        let mut job =
-            Job { collective, ranks, nodes: nodes as usize, generation, medium, run: Ranks::ProcessEach, network: 0.0 };
+        let mut job = Job {
+            collective,
+            ranks,
+            nodes: nodes as usize,
+            generation,
+            medium,
+            run: Ranks::ProcessEach,
+            network: 0.0,
+            on_amd: has_cpus_of_amd(&cluster.node.fabric, parts),
+        };
         let nvls = |sent: f64| nvls_rate(&cluster.node.fabric, generation, &gpus, sent, collective);
         let mut found: Vec<(Algorithm, Held)> = Vec::new();
         if nodes == 1 {
@@ -174,6 +182,15 @@ impl Library {
         };
         Ok((outcome, predicted))
     }
+}
+
+/// Whether the CPUs of a machine are AMD's, as far as its description names them.
+fn has_cpus_of_amd(fabric: &Fabric, parts: &Parts) -> bool {
+    let vendor = |cpu: NodeId| {
+        let node = fabric.node(cpu);
+        node.vendor.or(node.part.as_deref().and_then(|key| parts.get(key)?.vendor))
+    };
+    fabric.of_kind(NodeKind::Cpu).any(|cpu| vendor(cpu) == Some(CpuVendor::Amd))
 }
 
 /// Of what a GPU sends, the part of its data that a chain within a node passes up and back down: each GPU of the middle sends
