@@ -7,6 +7,7 @@
 mod file;
 mod names;
 pub mod network;
+pub(crate) mod paths;
 pub(crate) mod rings;
 mod router;
 mod summary;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Router;
 use crate::cluster::{Cluster, ClusterError};
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 
 /// Each GPU's NIC: the nearest; where several are, GPUs that share them take turns.
 pub(super) fn nearest_nics(cluster: &Cluster, cards: &[NodeId]) -> HashMap<NodeId, u32> {
@@ -28,6 +28,15 @@ impl Router<'_> {
     /// The NIC of a GPU, as an index into [`Cluster::nics`].
     pub fn nic_of(&self, gpu: NodeId) -> u32 {
         self.nics.get(&gpu).copied().unwrap_or(0)
+    }
+
+    /// How far a GPU of a node is from the NIC of that index: 0 where they share a PCIe switch, and more with each class of
+    /// paths.
+    pub(crate) fn distance(&self, gpu: NodeId, nic: u32) -> u32 {
+        const CLASSES: [PathClass; 5] =
+            [PathClass::Pix, PathClass::Pxb, PathClass::Phb, PathClass::Node, PathClass::Sys];
+        let class = self.cards.get(nic as usize).and_then(|card| self.cluster.node.fabric.class(gpu, *card));
+        class.map_or(CLASSES.len(), |class| CLASSES.iter().filter(|nearer| **nearer < class).count()) as u32
     }
 
     /// Every NIC at the network with a GPU that it serves, by their indices in [`Cluster::nics`] and among the GPUs: of several
