@@ -14,6 +14,7 @@ use super::outcome::{Outcome, STARTING};
 use super::streams::Joint;
 use crate::cluster::network::{Network, Port};
 use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
 
 /// Its error.
@@ -41,9 +42,8 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
         legs.iter().try_for_each(|(_, leg)| joint.add_leg_of(router, 0, 1.0, beyond, (0, *leg)))?;
     }
     if let Some(network) = &cluster.network {
-        let mut served = vec![0_u32; cluster.nics.len()];
-        gpus.iter().for_each(|gpu| served[router.nic_of(*gpu) as usize] += 1);
-        for (channel, load) in busiest(network, router, nodes, &served)? {
+        let between = between_nics(router, &gpus, cluster.nics.len());
+        for (channel, load) in busiest(network, router, nodes, &between)? {
             joint.add_channel(router, 0, load, channel)?;
         }
     }
@@ -79,42 +79,72 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
     })
 }
 
-/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries. `served` GPUs use each NIC.
-fn busiest(network: &Network, router: &Router, nodes: u32, served: &[u32]) -> Result<Vec<(u64, f64)>, SimulateError> {
-    let in_use = (0..nodes).flat_map(|node| (0..served.len() as u32).map(move |nic| Port { node, nic }));
-    let ports: Vec<(Port, f64)> =
-        in_use.map(|port| (port, f64::from(served[port.nic as usize]))).filter(|(_, gpus)| *gpus > 0.0).collect();
-    let mut by_switch: HashMap<(u64, u64), Vec<(Port, f64)>> = HashMap::new();
-    for (number, (port, gpus)) in (0..).zip(&ports) {
+/// How many pairs of GPUs of two nodes send through each pair of NICs; a pair that is split over several counts as parts.
+fn between_nics(router: &Router, gpus: &[NodeId], nics: usize) -> Vec<Vec<f64>> {
+    let mut between = vec![vec![0.0; nics]; nics];
+    for (from, to) in gpus.iter().flat_map(|from| gpus.iter().map(move |to| (*from, *to))) {
+        let [out, into] = [from, to].map(|gpu| router.nics_of(gpu));
+        let parts = out.len().max(into.len());
+        for part in 0..parts {
+            let [a, b] = [out, into].map(|own| own[part % own.len()] as usize);
+            between[a][b] += 1.0 / parts as f64;
+        }
+    }
+    between
+}
+
+/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries.
+fn busiest(
+    network: &Network,
+    router: &Router,
+    nodes: u32,
+    between: &[Vec<f64>],
+) -> Result<Vec<(u64, f64)>, SimulateError> {
+    let sends = |nic: u32| between[nic as usize].iter().sum::<f64>();
+    let in_use = (0..nodes).flat_map(|node| (0..between.len() as u32).map(move |nic| Port { node, nic }));
+    let ports: Vec<Port> = in_use.filter(|port| sends(port.nic) > 0.0).collect();
+    let mut by_switch: HashMap<(u64, u64), Vec<Port>> = HashMap::new();
+    for (number, port) in (0..).zip(&ports) {
         // a port that shares its switch with none stands for itself
         let key = network.leaf(*port).map_or((1, number), |leaf| (0, leaf));
-        by_switch.entry(key).or_default().push((*port, *gpus));
+        by_switch.entry(key).or_default().push(*port);
     }
     let mut switches: Vec<_> = by_switch.into_iter().collect();
     switches.sort_unstable_by_key(|(key, _)| *key);
     let mut loads = Loads::default();
     let mut path = Vec::new();
+    let mut add = |from: Port, to: Port, load: f64, channels: &dyn Fn(usize) -> bool| -> Result<(), SimulateError> {
+        path.clear();
+        let parts = network.path(from, to, &mut path)?;
+        let each = path.len() / parts as usize;
+        for (_, channel) in path.iter().enumerate().filter(|(at, _)| channels(at % each)) {
+            *loads.entry(*channel).or_default() += load / f64::from(parts);
+        }
+        Ok(())
+    };
     for ((alone, _), sources) in &switches {
-        let all: f64 = sources.iter().map(|(_, gpus)| gpus).sum();
-        for (to, gpus_there) in &ports {
-            let Some((from, _)) = sources.iter().find(|(from, _)| from.node != to.node) else { continue };
-            let own: f64 = sources.iter().filter(|(from, _)| from.node == to.node).map(|(_, gpus)| gpus).sum();
-            path.clear();
-            network.path(*from, *to, &mut path)?;
-            // the first channel is the source's own
-            let shared = if *alone == 1 { 0 } else { 1 };
-            for channel in path.iter().skip(shared) {
-                *loads.entry(*channel).or_default() += (all - own) * gpus_there;
+        // by NIC of the destination: what all sources send to it, and those of each node
+        let mut all = vec![0.0; between.len()];
+        let mut own: HashMap<u32, Vec<f64>> = HashMap::new();
+        for from in sources {
+            let of_node = own.entry(from.node).or_insert_with(|| vec![0.0; between.len()]);
+            for (nic, pairs) in between[from.nic as usize].iter().enumerate() {
+                all[nic] += pairs;
+                of_node[nic] += pairs;
             }
         }
-        if *alone == 0 {
-            let all_gpus: f64 = served.iter().map(|gpus| f64::from(*gpus)).sum::<f64>() * f64::from(nodes - 1);
-            for (from, gpus) in sources {
-                let Some((to, _)) = ports.iter().find(|(to, _)| to.node != from.node) else { continue };
-                path.clear();
-                network.path(*from, *to, &mut path)?;
-                path.first().iter().for_each(|first| *loads.entry(**first).or_default() += gpus * all_gpus);
+        for to in &ports {
+            let Some(from) = sources.iter().find(|from| from.node != to.node) else { continue };
+            let nic = to.nic as usize;
+            let load = all[nic] - own.get(&to.node).map_or(0.0, |of_node| of_node[nic]);
+            // the first channel is the source's own
+            if load > 1e-9 {
+                add(*from, *to, load, &|at| *alone == 1 || at > 0)?;
             }
+        }
+        for from in sources.iter().filter(|_| *alone == 0) {
+            let Some(to) = ports.iter().find(|to| to.node != from.node) else { continue };
+            add(*from, *to, sends(from.nic) * f64::from(nodes - 1), &|at| at == 0)?;
         }
     }
     let mut most: HashMap<u64, (u64, f64)> = HashMap::new();

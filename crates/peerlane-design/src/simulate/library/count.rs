@@ -174,8 +174,8 @@ impl Count<'_, '_, '_> {
         let mut path = Vec::new();
         for (a, b, bytes) in edges {
             path.clear();
-            network.path(a, b, &mut path)?;
-            path.iter().for_each(|channel| *asked.entry(*channel).or_default() += bytes);
+            let share = bytes / f64::from(network.path(a, b, &mut path)?);
+            path.iter().for_each(|channel| *asked.entry(*channel).or_default() += share);
         }
         let mut kinds: HashMap<u64, (f64, String)> = HashMap::new();
         let mut slowest = Held::UNLIMITED;
@@ -203,8 +203,8 @@ impl Count<'_, '_, '_> {
         let mut path = Vec::new();
         let mut hops = |a: u32, b: u32| -> Result<f64, SimulateError> {
             path.clear();
-            network.path(Port { node: a, nic }, Port { node: b, nic }, &mut path)?;
-            Ok(network.hops(path.len()) as f64)
+            let parts = network.path(Port { node: a, nic }, Port { node: b, nic }, &mut path)?;
+            Ok(network.hops(path.len() / parts as usize) as f64)
         };
         let nearest = hops(0, 1)?;
         let all: Result<Vec<f64>, _> = ring(self.nodes).into_iter().map(|(a, b, _)| hops(a, b)).collect();
