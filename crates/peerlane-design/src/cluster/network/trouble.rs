@@ -40,14 +40,14 @@ impl Network {
         }
         let is = |end: &str, name: &str| end == name || end.split_once(' ').is_some_and(|(node, _)| node == name);
         let joined = what.strip_prefix("link:").and_then(|ends| ends.split_once(':'));
-        let meant = |channel: &u64| {
+        let is_part = |channel: &u64| {
             let [a, b] = self.ends(*channel);
             match joined {
                 Some((x, y)) => (is(&a, x) && is(&b, y)) || (is(&a, y) && is(&b, x)),
                 None => is(&a, what) || is(&b, what),
             }
         };
-        let found: Vec<u64> = self.channels().into_iter().filter(meant).collect();
+        let found: Vec<u64> = self.channels().into_iter().filter(is_part).collect();
         if found.is_empty() {
             let of = self.words();
             let why = format!(

@@ -139,12 +139,12 @@ impl Wanted {
         match self {
             Wanted::Torus(size) => Ok((Shape::Torus(Torus::new(size, nodes)?), Vec::new())),
             Wanted::FatTree { levels, taper, rail } => {
-                let (tree, said) = FatTree::sized(nodes, nics, *levels, *taper, *rail)?;
-                Ok((Shape::FatTree(tree), said))
+                let (tree, stated) = FatTree::sized(nodes, nics, *levels, *taper, *rail)?;
+                Ok((Shape::FatTree(tree), stated))
             }
             Wanted::Dragonfly(size) => {
-                let (dragonfly, said) = Dragonfly::sized(ports, *size)?;
-                Ok((Shape::Dragonfly(dragonfly), said))
+                let (dragonfly, stated) = Dragonfly::sized(ports, *size)?;
+                Ok((Shape::Dragonfly(dragonfly), stated))
             }
             Wanted::Switch => Ok((Shape::Switch, Vec::new())),
         }

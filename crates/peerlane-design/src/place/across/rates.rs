@@ -180,8 +180,8 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
         if let Some(network) = self.cluster.network.as_ref().filter(|_| from.node != to.node) {
             let port = |at: Place| Port { node: at.node, nic: self.router.nic_of(at.device) };
             let mut channels = Vec::new();
-            links = network.path(port(from), port(to), &mut channels)? as usize;
-            links = channels.len() / links;
+            let parts = network.path(port(from), port(to), &mut channels)?;
+            links = channels.len() / parts as usize;
         }
         self.ways.insert((from, to), Way { route, links });
         Ok(())
