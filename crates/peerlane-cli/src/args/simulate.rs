@@ -104,16 +104,23 @@ pub(crate) struct Grown {
     #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "network")]
     pub(crate) nodes: Vec<u32>,
     /// Network between the nodes: torus:4x4x1, fat-tree[:LEVELS[:TAPER]], rail[:LEVELS[:TAPER]],
-    /// dragonfly[:GROUPSxROUTERSxPORTS] or switch
+    /// dragonfly[:GROUPSxROUTERSxPORTS[xLINKS]] or switch
     #[arg(long, requires = "nodes")]
     pub(crate) network: Option<String>,
     /// Rate of a network link in Gb/s; default: the adapter's line rate
     #[arg(long, value_name = "Gb/s", requires = "network")]
     pub(crate) link_rate: Option<f64>,
-    /// Fail a link of a fat-tree or rail network: uplink:leaf3 or uplink:leaf3/2, the first or third
-    /// uplink of switch leaf3; repeatable
-    #[arg(long, value_name = "LINK")]
+    /// Which of equally short paths messages take: static (by the destination), adaptive (evenly over
+    /// all) or ecmp[:SEED] (by a hash); default: static
+    #[arg(long, value_name = "ROUTING")]
+    pub(crate) routing: Option<String>,
+    /// Fail part of the network: uplink:leaf3/2 (the third uplink of a switch), link:A:B, or a switch,
+    /// node or adapter (leaf3, node5, node5/mlx5_1); repeatable
+    #[arg(long, value_name = "WHAT")]
     pub(crate) fail: Vec<String>,
+    /// Let part of the network, named as for --fail, carry only this share of its rate; repeatable
+    #[arg(long, value_name = "WHAT=SHARE")]
+    pub(crate) slow: Vec<String>,
     /// Use only the first N nodes
     #[arg(long, value_name = "N")]
     pub(crate) use_nodes: Option<u32>,

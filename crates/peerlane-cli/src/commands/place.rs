@@ -29,9 +29,10 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         ));
     }
     let grown = &args.grown;
-    if !grown.fail.is_empty() || grown.use_nodes.is_some() || grown.gpus_per_node.is_some() {
+    let of_network = grown.routing.is_some() || !grown.slow.is_empty() || !grown.fail.is_empty();
+    if of_network || grown.use_nodes.is_some() || grown.gpus_per_node.is_some() {
         return Err(Failure::new(
-            "--fail, --use-nodes and --gpus-per-node are for clusters; add --nodes and --network",
+            "--routing, --slow, --fail, --use-nodes and --gpus-per-node are for clusters; add --nodes and --network",
         ));
     }
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.grown.what_if.edits)?;

@@ -109,7 +109,7 @@ pub(crate) fn grow(machine: Machine, grown: &Grown, hop_latency: f64) -> Result<
     grown.nodes.iter().map(of).collect()
 }
 
-/// Restricts a cluster to the requested nodes and GPUs, and fails links.
+/// Restricts a cluster to the requested nodes and GPUs, and sets its routing and what is slow or has failed.
 pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
     let gpus = cluster.gpus().len();
     let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
@@ -120,13 +120,25 @@ pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
         )));
     }
     cluster.taking = (nodes, per_node);
-    for link in &grown.fail {
+    let refused = |e: ClusterError| Failure::new(e.to_string());
+    if let Some(routing) = &grown.routing {
         let Some(network) = &mut cluster.network else {
-            return Err(Failure::new(format!("{} has no network, so there is no link '{link}'", cluster.name)));
+            return Err(Failure::new(format!("{} has no network, so there is no routing to choose", cluster.name)));
         };
-        network.fail(link).map_err(|e| Failure::new(e.to_string()))?;
-        cluster.name = format!("{}, without {link}", cluster.name);
-        cluster.assumptions.push(format!("{link} has failed; its traffic takes the next of the other paths."));
+        network.routing = routing.parse().map_err(refused)?;
+        cluster.name = format!("{}, {} routing", cluster.name, network.routing);
+    }
+    for what in &grown.slow {
+        let words = what.rsplit_once('=').and_then(|(name, share)| Some((name, share.parse::<f64>().ok()?)));
+        let (name, share) =
+            words.ok_or_else(|| Failure::new(format!("--slow {what}: write WHAT=SHARE, as leaf3=0.5")))?;
+        cluster.slow(name, share).map_err(refused)?;
+        cluster.name = format!("{}, {name} at {share}", cluster.name);
+    }
+    for what in &grown.fail {
+        cluster.fail(what).map_err(refused)?;
+        cluster.name = format!("{}, without {what}", cluster.name);
+        cluster.assumptions.push(format!("{what} has failed; its traffic takes another path where there is one."));
     }
     Ok(())
 }

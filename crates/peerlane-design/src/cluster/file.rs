@@ -77,6 +77,8 @@ struct NetworkTable {
     latency_us: Option<Spanned<f64>>,
     /// `adapters`: a message takes the stages of both adapters.
     latency: Option<Spanned<String>>,
+    /// As on a command line.
+    routing: Option<Spanned<String>>,
     /// µs that each switch, or each card on the way, adds.
     hop_latency_us: Option<Spanned<f64>>,
 }
@@ -169,6 +171,9 @@ pub fn read_cluster(
         let wanted: Wanted = shape.parse().map_err(at(network.shape.span()))?;
         Cluster::of(machine, count, &wanted, rate, hop_latency).map_err(at(network.shape.span()))?
     };
+    if let (Some(word), Some(of)) = (&network.routing, &mut cluster.network) {
+        of.routing = word.get_ref().parse().map_err(at(word.span()))?;
+    }
     if let Some(latency) = latency {
         cluster.latencies.network = Some(Seconds::from_us(latency));
     } else if by_adapters {
@@ -264,6 +269,10 @@ mod tests {
             (
                 file("quong-node", "2", "shape = \"switch\"\nlatency_us = 1\nlatency = \"adapters\""),
                 "line 7: latency = \"adapters\" takes",
+            ),
+            (
+                file("quong-node", "2", "shape = \"switch\"\nrouting = \"best\""),
+                "line 6: network: 'best': no such routing",
             ),
             (file("quong-node", "2", "shape = \"switch\"\nspeed = 1"), "line 6: unknown field `speed`"),
             (

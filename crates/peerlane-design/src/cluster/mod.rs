@@ -7,6 +7,7 @@
 mod file;
 mod names;
 pub mod network;
+pub(crate) mod paths;
 pub(crate) mod rings;
 mod router;
 mod summary;
@@ -20,8 +21,9 @@ use peerlane_read::catalogue::Parts;
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
 pub use names::Component;
-pub use network::{Network, Wanted};
+pub use network::{Network, Routing, Wanted};
 pub use router::{ClusterRoute, Place, Router, Via};
+pub(crate) use router::{share_of, shares};
 pub use summary::ClusterSummary;
 
 /// Why there is no such cluster.
@@ -180,6 +182,39 @@ impl Cluster {
         self.assumptions.extend(node.assumptions.iter().filter(|a| !self.node.assumptions.contains(a)).cloned());
         self.node = node;
         Ok(self)
+    }
+
+    /// Takes out a link, switch, node or adapter ([`Network::fail`]; adapters also as `node5/mlx5_1`).
+    ///
+    /// # Errors
+    /// Where there is no network, or nothing is called so.
+    pub fn fail(&mut self, what: &str) -> Result<(), ClusterError> {
+        let name = self.at_network(what);
+        self.joined(what)?.fail(&name)
+    }
+
+    /// Makes the same carry only this share of what it does.
+    ///
+    /// # Errors
+    /// As of [`fail`](Self::fail), and where the share is not above 0 and at most 1.
+    pub fn slow(&mut self, what: &str, share: f64) -> Result<(), ClusterError> {
+        let name = self.at_network(what);
+        self.joined(what)?.slow(&name, share)
+    }
+
+    fn joined(&mut self, what: &str) -> Result<&mut Network, ClusterError> {
+        let refuse = || ClusterError::Network(format!("{} has no network, so there is no '{what}'", self.name));
+        self.network.as_mut().ok_or_else(refuse)
+    }
+
+    /// What the network calls an adapter; other names as they are.
+    fn at_network(&self, what: &str) -> String {
+        let named = |nic: &str| self.nics.iter().position(|id| self.node.fabric.node(*id).name == nic);
+        match what.split_once('/').and_then(|(node, nic)| Some((node, named(nic)?))) {
+            Some((node, _)) if self.nics.len() == 1 => node.to_owned(),
+            Some((node, port)) => format!("{node} port{port}"),
+            None => what.to_owned(),
+        }
     }
 
     /// A node's GPUs that take part, in order.

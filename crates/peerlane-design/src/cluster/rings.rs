@@ -1,28 +1,35 @@
 //! Rings over any set of a cluster's GPUs: of one node the best that it has, of several nodes one a NIC.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Place;
+use super::paths::{NodePath, most_within};
 use peerlane_machine::fabric::NodeId;
 use peerlane_model::collectives::Rings;
 use peerlane_model::flows::{Flows, interchangeable};
 
-/// So many rings through nodes, each of which lists its GPUs in the order in which rings pass them.
+/// So many rings through nodes, of which ring `c` goes through a node by `path(node, c)`.
 ///
-/// A ring enters a node at one GPU and leaves at the one before. The next node is passed in the other direction, so that
-/// both ends of each link between nodes have the same place in their nodes, and the same rail.
-pub(crate) fn through_nodes<T: Copy>(nodes: &[Vec<T>], count: usize) -> Vec<Vec<T>> {
-    let ring = |c: usize| {
-        let within = |(node, order): (usize, &Vec<T>)| {
-            let gpus = order.len();
-            let entry = c * gpus / count;
-            let turned = count > 1 && node % 2 == 1;
-            let at = |i: usize| if turned { entry + 2 * gpus - 1 - i } else { entry + i };
-            (0..gpus).map(|i| order[at(i) % gpus]).collect::<Vec<T>>()
-        };
-        nodes.iter().enumerate().flat_map(within).collect()
+/// Every other node is passed in the other direction, so that both ends of each link between nodes have the same place in
+/// their nodes, and the same rail.
+pub(crate) fn through_nodes<T>(nodes: usize, count: usize, path: impl Fn(usize, usize) -> Vec<T>) -> Vec<Vec<T>> {
+    let within = |node: usize, c: usize| {
+        let mut gpus = path(node, c);
+        if count > 1 && node % 2 == 1 {
+            gpus.reverse();
+        }
+        gpus
     };
-    (0..count).map(ring).collect()
+    (0..count).map(|c| (0..nodes).flat_map(|node| within(node, c)).collect()).collect()
+}
+
+/// NICs with the first of the GPUs that send through them, in order of the NICs.
+pub(crate) fn entries(gpus: impl IntoIterator<Item = usize>, nic_of: impl Fn(usize) -> u32) -> Vec<(u32, usize)> {
+    let mut first: BTreeMap<u32, usize> = BTreeMap::new();
+    for gpu in gpus {
+        first.entry(nic_of(gpu)).or_insert(gpu);
+    }
+    first.into_iter().collect()
 }
 
 /// Rings, each with the share of the data that goes around it.
@@ -36,6 +43,12 @@ pub(crate) struct RingFinder<'f, 'm, 'a> {
     /// By GPU of a node: the number of its NIC.
     nics: Vec<u32>,
     known: HashMap<Vec<usize>, Option<Rings>>,
+    /// By GPUs of a node, and how many rings pass them.
+    paths: HashMap<(Vec<usize>, usize), Vec<NodePath>>,
+}
+
+fn named(ends: &[NodeId], node: u32, order: &[usize]) -> Vec<Place> {
+    order.iter().map(|gpu| Place { node, device: ends[*gpu] }).collect()
 }
 
 impl<'f, 'm, 'a> RingFinder<'f, 'm, 'a> {
@@ -47,6 +60,7 @@ impl<'f, 'm, 'a> RingFinder<'f, 'm, 'a> {
             kinds: interchangeable(flows),
             nics: ends.iter().map(|gpu| nic_of(*gpu)).collect(),
             known: HashMap::new(),
+            paths: HashMap::new(),
             flows,
         }
     }
@@ -75,6 +89,20 @@ impl<'f, 'm, 'a> RingFinder<'f, 'm, 'a> {
         nics.len()
     }
 
+    /// By which so many rings pass some GPUs of a node.
+    fn paths(&mut self, gpus: &[usize], count: usize) -> Vec<NodePath> {
+        let key = (gpus.to_vec(), count);
+        if let Some(known) = self.paths.get(&key) {
+            return known.clone();
+        }
+        let all = entries(gpus.iter().copied(), |gpu| self.nics[gpu]);
+        let taken: Vec<(u32, usize)> = (0..count).map(|c| all[c * all.len() / count]).collect();
+        let orders = self.within(gpus).map(|found| found.rings.iter().map(|(order, _)| order.clone()).collect());
+        let orders: Vec<Vec<usize>> = orders.unwrap_or_else(|| vec![gpus.to_vec()]);
+        let found = most_within(self.flows, &taken, &orders, |gpu, nic| u32::from(self.nics[gpu] != nic));
+        self.paths.entry(key).or_insert(found).clone()
+    }
+
     /// The rings over these GPUs, nodes in the order in which they first stand there: within one node those that carry most
     /// together, over several nodes as many as the node with the fewest NICs has; none of fewer than two.
     pub(crate) fn rings(&mut self, places: &[Place]) -> SharedRings {
@@ -93,21 +121,20 @@ impl<'f, 'm, 'a> RingFinder<'f, 'm, 'a> {
             return Vec::new();
         }
         let ends = &self.flows.ends;
-        let named = |node: u32, order: &[usize]| -> Vec<Place> {
-            order.iter().map(|gpu| Place { node, device: ends[*gpu] }).collect()
-        };
         if let [(node, gpus)] = nodes.as_slice() {
             return match self.within(gpus) {
                 Some(found) => {
                     let rate = found.rate();
-                    found.rings.iter().map(|(order, pace)| (named(*node, order), pace / rate)).collect()
+                    found.rings.iter().map(|(order, pace)| (named(ends, *node, order), pace / rate)).collect()
                 }
                 None => vec![(places.to_vec(), 1.0)],
             };
         }
         let count = nodes.iter().map(|(_, gpus)| self.nics_of(gpus)).min().unwrap_or(1).max(1);
-        let orders: Vec<Vec<Place>> = nodes.iter().map(|(node, gpus)| named(*node, &self.order(gpus))).collect();
-        through_nodes(&orders, count).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
+        let paths: Vec<Vec<NodePath>> = nodes.iter().map(|(_, gpus)| self.paths(gpus, count)).collect();
+        let ends = &self.flows.ends;
+        let path = |at: usize, c: usize| named(ends, nodes[at].0, &paths[at][c].gpus);
+        through_nodes(nodes.len(), count, path).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
     }
 }
 
@@ -117,23 +144,18 @@ mod tests {
 
     #[test]
     fn rings_change_nodes_on_one_rail() {
-        let nodes: Vec<Vec<(usize, usize)>> = (0..4).map(|n| (0..4).map(|g| (n, g)).collect()).collect();
-        let rings = through_nodes(&nodes, 4);
+        let rotated = |node: usize, c: usize| (0..4).map(|i| (node, (c + i) % 4)).collect();
+        let rings = through_nodes(4, 4, rotated);
         assert_eq!(rings.len(), 4);
-        let mut entries: Vec<usize> = rings.iter().map(|ring| ring[0].1).collect();
-        entries.sort_unstable();
-        assert_eq!(entries, [0, 1, 2, 3]);
-        for ring in &rings {
-            assert_eq!(ring.len(), 16);
+        for (c, ring) in rings.iter().enumerate() {
+            assert_eq!((ring.len(), ring[0]), (16, (0, c)));
             let pairs = ring.iter().zip(ring.iter().cycle().skip(1));
             for (a, b) in pairs.filter(|(a, b)| a.0 != b.0) {
                 assert_eq!(a.1, b.1, "{ring:?}");
             }
         }
-        // nodes of different sizes: every GPU once
+        // one ring passes all nodes the same way
         let mixed = [vec![0, 1, 2], vec![10], vec![20, 21]];
-        let mut all = through_nodes(&mixed, 1).remove(0);
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 2, 10, 20, 21]);
+        assert_eq!(through_nodes(3, 1, |node, _| mixed[node].clone()), [[0, 1, 2, 10, 20, 21]]);
     }
 }

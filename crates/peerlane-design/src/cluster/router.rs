@@ -73,6 +73,8 @@ pub(crate) struct RouteRef {
     pub legs: [(u32, u32); 2],
     /// How many of the two there are.
     pub count: usize,
+    /// In how many equal parts it goes through the network, each on a path of its own; 1 within a node.
+    pub parts: u32,
     /// Time from its start to its first byte, in seconds, but for the stages of its message.
     pub latency: f64,
     /// See [`ClusterRoute`].
@@ -81,22 +83,39 @@ pub(crate) struct RouteRef {
     pub copy: Option<Startup>,
 }
 
+/// The channels of a transfer, each once, with the share of the bytes that goes through it: `channels` are those of all
+/// `parts`, one after the other.
+pub(crate) fn shares(channels: &[u64], parts: u32) -> impl Iterator<Item = (u64, f64)> + '_ {
+    let first = move |(at, channel): &(usize, &u64)| parts == 1 || !channels[..*at].contains(channel);
+    channels.iter().enumerate().filter(first).map(move |(at, channel)| (*channel, share_of(at, channels, parts)))
+}
+
+/// The share of the bytes that goes through the channel at this place.
+pub(crate) fn share_of(at: usize, channels: &[u64], parts: u32) -> f64 {
+    match parts {
+        1 => 1.0,
+        _ => channels.iter().filter(|channel| **channel == channels[at]).count() as f64 / f64::from(parts),
+    }
+}
+
 /// Resources get their number when a path first uses them, so that a large cluster has only those in use.
 pub struct Router<'a> {
     cluster: &'a Cluster,
     model: Model<'a>,
     legs: Vec<Leg>,
     leg_numbers: HashMap<(NodeId, NodeId, Engine, Via), u32>,
-    /// Messages by stages, and which legs they join.
-    messages: Vec<Message>,
+    /// Means of several legs, by GPU, in how many parts, from it or to it, and path.
+    split_legs: HashMap<(NodeId, u32, bool, Via), u32>,
+    /// Messages by stages, each with how many parts it is sent in, and which legs they join.
+    messages: Vec<(Message, u32)>,
     message_numbers: HashMap<[u32; 2], u32>,
     /// NICs: those at the network, or of a machine without one all.
     cards: Vec<NodeId>,
     numbers: HashMap<u64, u32>,
     keys: Vec<u64>,
     resources: Vec<Resource>,
-    /// By GPU: the index of its NIC in `cards`.
-    nics: HashMap<NodeId, u32>,
+    /// By GPU: the indices of its NICs in `cards`.
+    nics: HashMap<NodeId, Vec<u32>>,
     channels: Vec<u64>,
     /// Whether anything avoids a failed link.
     rerouted: bool,
@@ -118,6 +137,7 @@ impl<'a> Router<'a> {
             model: Model::new(&cluster.node, parts),
             legs: Vec::new(),
             leg_numbers: HashMap::new(),
+            split_legs: HashMap::new(),
             messages: Vec::new(),
             message_numbers: HashMap::new(),
             numbers: HashMap::new(),
@@ -160,9 +180,9 @@ impl<'a> Router<'a> {
         let RouteRef { latency, message, copy, .. } = course;
         let mut way = ClusterRoute { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message, copy };
         self.take(course.legs[0], &mut way)?;
-        for channel in &channels {
+        for (channel, share) in shares(&channels, course.parts) {
             let number = self.number(CHANNEL | channel)?;
-            way.demand.uses.push((number, 1.0));
+            way.demand.uses.push((number, share));
         }
         self.channels = channels;
         if course.count == 2 {
@@ -200,29 +220,37 @@ impl<'a> Router<'a> {
                 latencies.pcie
             };
             let latency = latency.seconds();
-            return Ok(RouteRef { legs: [(from.node, number); 2], count: 1, latency, message: None, copy });
+            return Ok(RouteRef { legs: [(from.node, number); 2], count: 1, parts: 1, latency, message: None, copy });
         }
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
         };
-        let (out, into) = match via {
-            Via::Nic(nic) => (nic, nic),
-            _ => (self.nic_of(from.device), self.nic_of(to.device)),
+        let pairs = match via {
+            Via::Nic(_) => 1,
+            _ => self.nics_of(from.device).len().max(self.nics_of(to.device).len()) as u32,
         };
-        let (out_nic, into_nic) = (self.card(out)?, self.card(into)?);
-        let first = channels.len();
-        let ports = [Port { node: from.node, nic: out }, Port { node: to.node, nic: into }];
-        network.path(ports[0], ports[1], channels)?;
-        self.rerouted = self.rerouted || network.goes_round(ports[0], ports[1])?;
+        let nic = |place: Place, pair: u32| match via {
+            Via::Nic(nic) => nic,
+            _ => {
+                let own = self.nics_of(place.device);
+                own[pair as usize % own.len()]
+            }
+        };
+        let (first, mut parts, mut rerouted) = (channels.len(), 0, false);
+        for pair in 0..pairs {
+            let [a, b] = [from, to].map(|place| Port { node: place.node, nic: nic(place, pair) });
+            parts += network.path(a, b, channels)?;
+            rerouted = rerouted || network.goes_round(a, b)?;
+        }
+        self.rerouted |= rerouted;
         let fixed = latencies.network.filter(|_| matches!(via, Via::Direct | Via::Nic(_)));
         // the stages of two adapters are those of neighbours
-        let crossed = channels.len() - first;
+        let crossed = (channels.len() - first) / parts as usize;
         let hops = if fixed.is_some() { network.hops(crossed) } else { crossed.saturating_sub(1) };
         let latency = fixed.map_or(0.0, Seconds::seconds) + hops as f64 * network.hop_latency.seconds();
-        let (a, b) =
-            (self.leg(from.device, out_nic, Engine::Nic, via)?, self.leg(into_nic, to.device, Engine::Nic, via)?);
-        let message = if fixed.is_none() { Some(self.message([a, b])?) } else { None };
-        Ok(RouteRef { legs: [(from.node, a), (to.node, b)], count: 2, latency, message, copy: None })
+        let (a, b) = (self.leg_out(from.device, pairs, true, via)?, self.leg_out(to.device, pairs, false, via)?);
+        let message = if fixed.is_none() { Some(self.message([a, b], pairs)?) } else { None };
+        Ok(RouteRef { legs: [(from.node, a), (to.node, b)], count: 2, parts, latency, message, copy: None })
     }
 
     /// Out through a node's NIC and back.
@@ -234,12 +262,19 @@ impl<'a> Router<'a> {
         let nic = self.card(self.nic_of(from.device))?;
         let out = self.leg(from.device, nic, Engine::Nic, Via::Card)?;
         let back = self.leg(nic, to.device, Engine::Nic, Via::Card)?;
-        let message = Some(self.message([out, back])?);
-        Ok(RouteRef { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message, copy: None })
+        let message = Some(self.message([out, back], 1)?);
+        Ok(RouteRef {
+            legs: [(from.node, out), (to.node, back)],
+            count: 2,
+            parts: 1,
+            latency: 0.0,
+            message,
+            copy: None,
+        })
     }
 
-    /// The message of two legs.
-    fn message(&mut self, legs: [u32; 2]) -> Result<u32, ClusterError> {
+    /// The message of two legs, in so many parts.
+    fn message(&mut self, legs: [u32; 2], parts: u32) -> Result<u32, ClusterError> {
         if let Some(number) = self.message_numbers.get(&legs) {
             return Ok(*number);
         }
@@ -248,7 +283,7 @@ impl<'a> Router<'a> {
             return Err(refuse("a message needs a NIC at both ends"));
         };
         let message = Message::new(*out, rdma::Network::NEXT, *back).map_err(|e| refuse(&e.to_string()))?;
-        self.messages.push(message);
+        self.messages.push((message, parts));
         let number = self.messages.len() as u32 - 1;
         self.message_numbers.insert(legs, number);
         Ok(number)
@@ -272,11 +307,12 @@ impl<'a> Router<'a> {
         if let Some(startup) = copy {
             return latency + startup.overhead(bytes, bytes / lone);
         }
-        let Some(message) = message.and_then(|m| self.messages.get(m as usize)) else { return latency };
-        let [fill, busy] = message.bytes_time(Bytes(bytes.round() as u64)).map(Seconds::seconds);
+        let Some((message, parts)) = message.and_then(|m| self.messages.get(m as usize)) else { return latency };
+        let parts = f64::from(*parts);
+        let [fill, busy] = message.bytes_time(Bytes((bytes / parts).round() as u64)).map(Seconds::seconds);
         let steady = bytes / lone;
         // where the network, or an engine that works for both ends, is slower than either end
-        let shared = lone < message.rate().bytes_per_second() * (1.0 - 1e-9);
+        let shared = lone < parts * message.rate().bytes_per_second() * (1.0 - 1e-9);
         let busy = if shared { busy.max(steady) } else { busy };
         let stages = message.latency().likely.seconds();
         latency + (stages + fill + busy - steady).max(0.0) * self.cluster.latencies.stages
@@ -333,6 +369,33 @@ mod tests {
         assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");
         assert!((way.latency - 3.0e-6).abs() < 1e-12, "{}", way.latency);
         assert!((way.lone / 49.68e9 - 1.0).abs() < 0.001, "{}", way.lone);
+    }
+
+    #[test]
+    fn a_gpu_with_several_nics_sends_over_all_of_them() {
+        for (name, nics) in [("aws-p5", 4.0), ("hgx-h200", 1.0)] {
+            let wanted: Wanted = "rail".parse().unwrap();
+            let node = system(name).unwrap().unwrap();
+            let cluster = Cluster::of(node, 2, &wanted, None, Seconds::from_us(0.3)).unwrap();
+            let mut router = Router::new(&cluster, Parts::embedded());
+            let [a, b] = ["node0/GPU3", "node1/GPU3"].map(|name| cluster.find(name).unwrap());
+            assert_eq!(router.nics_of(a.device).len() as f64, nics);
+            let nic = router.nic_of(a.device);
+            let one = router.way_by(a, b, Engine::Sm, Via::Nic(nic)).unwrap();
+            let all = router.way(a, b, Engine::Sm).unwrap();
+            // the GPU's own link may hold all together
+            let held =
+                all.demand.uses.iter().find(|(r, share)| router.resources()[*r].capacity / share < 1.001 * all.lone);
+            let by = held.map_or(String::new(), |(r, _)| router.name(*r));
+            assert!(
+                by.contains("GPU3") || (all.lone / one.lone / nics - 1.0).abs() < 1e-9,
+                "{name}: {} {by}",
+                all.lone
+            );
+            let sent: f64 =
+                all.demand.uses.iter().filter(|(r, _)| router.name(*r).contains("to leaf")).map(|u| u.1).sum();
+            assert!((sent - 1.0).abs() < 1e-12, "{name}: {sent}");
+        }
     }
 
     #[test]

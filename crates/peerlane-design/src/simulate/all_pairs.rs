@@ -10,6 +10,7 @@ use super::estimate::Estimate;
 use super::outcome::{Outcome, STARTING};
 use super::streams::Joint;
 use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
 
 /// Its error.
@@ -35,9 +36,8 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
         legs.iter().try_for_each(|(_, leg)| joint.add_leg_of(router, 0, 1.0, beyond, (0, *leg)))?;
     }
     if let Some(network) = &cluster.network {
-        let mut served = vec![0.0; cluster.nics.len()];
-        gpus.iter().for_each(|gpu| served[router.nic_of(*gpu) as usize] += 1.0);
-        for (channel, load) in loads::busiest(network, nodes, &served)? {
+        let between = between_nics(router, &gpus, cluster.nics.len());
+        for (channel, load) in loads::busiest(network, nodes, &between)? {
             joint.add_channel(router, 0, load, channel)?;
         }
     }
@@ -71,6 +71,20 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
         estimate: Some(Estimate { because, error: Some(ONE_PACE) }),
         ..Outcome::default()
     })
+}
+
+/// How many pairs of GPUs of two nodes send through each pair of NICs; a pair that is split over several counts as parts.
+fn between_nics(router: &Router, gpus: &[NodeId], nics: usize) -> Vec<Vec<f64>> {
+    let mut between = vec![vec![0.0; nics]; nics];
+    for (from, to) in gpus.iter().flat_map(|from| gpus.iter().map(move |to| (*from, *to))) {
+        let [out, into] = [from, to].map(|gpu| router.nics_of(gpu));
+        let parts = out.len().max(into.len());
+        for part in 0..parts {
+            let [a, b] = [out, into].map(|own| own[part % own.len()] as usize);
+            between[a][b] += 1.0 / parts as f64;
+        }
+    }
+    between
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::SimulateError;
 use super::estimate::Estimate;
 use super::play::{Played, Spent, Takes};
 use super::program::Step;
-use crate::cluster::{Router, Via};
+use crate::cluster::{Router, Via, share_of};
 use peerlane_machine::matrix::Engine;
 use peerlane_model::solve::{Binding, Resource, Turns};
 use scarce::Scarce;
@@ -46,6 +46,8 @@ struct Flow {
     legs: [(u32, u32); 2],
     /// Its channels: up to here, from where those of the one before end.
     channels: u32,
+    /// In how many equal parts it goes through the network.
+    parts: u32,
 }
 
 /// A round as it goes when all its transfers start at once.
@@ -143,7 +145,8 @@ impl Count<'_, '_> {
             if at == 0 {
                 for c in first..self.channels.len() {
                     let kind = self.kind_of(self.channels[c])?;
-                    let rate = self.kinds[kind as usize].resource.capacity;
+                    let share = share_of(c - first, &self.channels[first..], course.parts);
+                    let rate = self.kinds[kind as usize].resource.capacity / share;
                     if rate < lone {
                         (lone, held) = (rate, kind);
                     }
@@ -151,7 +154,15 @@ impl Count<'_, '_> {
             }
         }
         let start = delay + self.router.start((course.latency, course.message, course.copy), bytes, lone);
-        self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
+        self.flows.push(Flow {
+            start,
+            bytes,
+            lone,
+            held,
+            legs,
+            channels: self.channels.len() as u32,
+            parts: course.parts,
+        });
         Ok(true)
     }
 

@@ -62,13 +62,13 @@ impl LongRings {
 /// What each transfer of a ring takes if it has all that it uses to itself, in order.
 fn takes(router: &mut Router, ring: &Stream, bytes: f64, n: usize) -> Result<Vec<Takes>, SimulateError> {
     let (mut found, mut failed, mut channels) = (Vec::with_capacity(n), None, Vec::new());
-    let mut lone: HashMap<[(u32, u32); 2], f64> = HashMap::new();
+    let mut lone: HashMap<([u32; 2], usize, u32), f64> = HashMap::new();
     ring.each(&mut |from: Place, to: Place, _| {
         channels.clear();
         let mut one = || -> Result<Takes, ClusterError> {
             let of = router.course(from, to, Engine::Sm, Via::Direct, &mut channels)?;
-            // nodes are alike: legs decide, and whether a network is between
-            let legs = of.legs.map(|(_, leg)| (leg, of.count as u32));
+            // nodes are alike: legs decide, whether a network is between, and in how many parts it is crossed
+            let legs = (of.legs.map(|(_, leg)| leg), of.count, of.parts);
             let rate = match lone.get(&legs) {
                 Some(rate) => *rate,
                 None => {

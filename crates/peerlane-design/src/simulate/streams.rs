@@ -89,8 +89,8 @@ struct Count<'r, 'a> {
     channels: Vec<u64>,
 }
 
-/// What one transfer uses: its stream, its weight, its legs.
-type Used = (usize, f64, [(u32, u32); 2], usize);
+/// What one transfer uses: its stream, its weight, its legs, its parts.
+type Used = (usize, f64, [(u32, u32); 2], usize, u32);
 
 impl Count<'_, '_> {
     /// Lists all transfers: legs, and channels in `self.channels`.
@@ -106,7 +106,7 @@ impl Count<'_, '_> {
                 let course = self.router.course(from, to, self.engine, Via::Direct, &mut channels);
                 self.channels = channels;
                 match course {
-                    Ok(course) => take(self, (number, weight, course.legs, course.count)),
+                    Ok(course) => take(self, (number, weight, course.legs, course.count, course.parts)),
                     Err(e) => failed = Some(e),
                 }
             });
@@ -118,7 +118,7 @@ impl Count<'_, '_> {
     fn kinds(&mut self, streams: &[Stream]) -> Result<Kinds, SimulateError> {
         let mut nodes: Vec<u64> = Vec::new();
         let mut channels: Fast<u64, u64> = Fast::default();
-        self.each(streams, |count, (stream, weight, legs, n)| {
+        self.each(streams, |count, (stream, weight, legs, n, parts)| {
             let by_stream = mixed(weight.to_bits() ^ (stream as u64) << 1);
             for (node, leg) in &legs[..n] {
                 let node = *node as usize;
@@ -127,9 +127,10 @@ impl Count<'_, '_> {
                 }
                 nodes[node] = nodes[node].wrapping_add(mixed(by_stream ^ mixed(u64::from(*leg))));
             }
+            let by_part = mixed(by_stream ^ u64::from(parts));
             for channel in &count.channels {
                 let mark = channels.entry(*channel).or_default();
-                *mark = mark.wrapping_add(by_stream);
+                *mark = mark.wrapping_add(by_part);
             }
         })?;
         let mut known: Fast<u64, ()> = Fast::default();
@@ -148,7 +149,7 @@ impl Count<'_, '_> {
     fn joint(&mut self, streams: &[Stream], kinds: &Kinds) -> Result<Joint, SimulateError> {
         let mut joint = Joint::new(streams.len());
         let mut failed = None;
-        self.each(streams, |count, (stream, weight, legs, n)| {
+        self.each(streams, |count, (stream, weight, legs, n, parts)| {
             for (node, leg) in legs[..n].iter().filter(|(node, _)| kinds.nodes[*node as usize]) {
                 if let Err(e) = joint.add_leg_of(count.router, stream, weight, 1, (*node, *leg)) {
                     failed = Some(e);
@@ -157,7 +158,7 @@ impl Count<'_, '_> {
             for at in 0..count.channels.len() {
                 let channel = count.channels[at];
                 if kinds.channels.contains_key(&channel)
-                    && let Err(e) = joint.add_channel(count.router, stream, weight, channel)
+                    && let Err(e) = joint.add_channel(count.router, stream, weight / f64::from(parts), channel)
                 {
                     failed = Some(e);
                 }

@@ -453,7 +453,7 @@ fn a_failed_uplink_is_gone_round_and_shared() {
     rails.network.as_mut().unwrap().fail("uplink:leaf0/0").unwrap();
     assert_eq!(simulate(&rails, &job("all-reduce:rail"), false).unwrap().0.rerouted, Some(true));
     let network = cluster.network.as_mut().unwrap();
-    for wrong in ["uplink:leaf0/16", "uplink:leaf99", "uplink:spine0", "leaf0", "uplink:leafx", "uplink:node0"] {
+    for wrong in ["uplink:leaf0/16", "uplink:leaf99", "uplink:spine0", "leaf99", "uplink:leafx", "uplink:node0"] {
         assert!(network.fail(wrong).is_err(), "{wrong}");
     }
     (0..16).for_each(|way| network.fail(&format!("uplink:leaf0/{way}")).unwrap());

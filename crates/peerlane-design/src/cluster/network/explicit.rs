@@ -1,6 +1,6 @@
 //! A network that is a list of links, with shortest paths.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::super::ClusterError;
 use super::Port;
@@ -49,7 +49,13 @@ impl Explicit {
     }
 
     /// The fewest links; of several paths the one that was written first. Only switches pass on what is not theirs.
-    pub(super) fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
+    pub(super) fn path(
+        &self,
+        from: Port,
+        to: Port,
+        failed: &BTreeSet<u64>,
+        channels: &mut Vec<u64>,
+    ) -> Result<u32, ClusterError> {
         let find = |port: Port| {
             let known = self.by_end.get(&End::Port(port.node, port.nic)).copied();
             known.ok_or_else(|| {
@@ -67,7 +73,7 @@ impl Explicit {
                 continue;
             }
             for &(next, channel) in &self.adjacent[at] {
-                if next != start && came[next].is_none() {
+                if next != start && came[next].is_none() && !failed.contains(&channel) {
                     came[next] = Some((at, channel));
                     queue.push_back(next);
                 }
@@ -83,7 +89,12 @@ impl Explicit {
             at = before;
         }
         channels[first..].reverse();
-        Ok(())
+        Ok(1)
+    }
+
+    /// All links, both ways.
+    pub(super) fn channels(&self) -> impl Iterator<Item = u64> + use<> {
+        0..2 * self.links.len() as u64
     }
 
     pub(super) fn rate(&self, channel: u64) -> Option<Rate> {
@@ -112,12 +123,18 @@ mod tests {
         net.link([End::Port(2, 0), End::Port(3, 0)], ["node2", "node3"], None).unwrap();
         let port = |node| Port { node, nic: 0 };
         let mut channels = Vec::new();
-        net.path(port(0), port(1), &mut channels).unwrap();
+        net.path(port(0), port(1), &BTreeSet::new(), &mut channels).unwrap();
         let names: Vec<_> = channels.iter().map(|c| net.ends(*c).map(|(_, name)| name.as_str()).join(" to ")).collect();
         assert_eq!(names, ["node0 to s0", "s0 to s1", "s1 to node1"]);
         assert_eq!(channels.iter().map(|c| net.rate(*c)).collect::<Vec<_>>(), [None, rate, None]);
-        assert!(matches!(net.path(port(0), port(2), &mut channels), Err(ClusterError::Disconnected(..))));
-        assert!(matches!(net.path(port(0), port(9), &mut channels), Err(ClusterError::Disconnected(..))));
+        assert!(matches!(
+            net.path(port(0), port(2), &BTreeSet::new(), &mut channels),
+            Err(ClusterError::Disconnected(..))
+        ));
+        assert!(matches!(
+            net.path(port(0), port(9), &BTreeSet::new(), &mut channels),
+            Err(ClusterError::Disconnected(..))
+        ));
         assert!(net.link([switch("s0"), switch("s0")], ["s0", "s0"], None).is_err());
     }
 }

@@ -7,10 +7,13 @@
 use std::collections::BTreeSet;
 
 use super::super::ClusterError;
-use super::{Port, port_name};
+use super::{Port, Routing, Taper, port_name};
 
 /// Ports of a switch where none is given: 64 of 400 Gb/s (NVIDIA QM9700 data sheet).
 const RADIX: u64 = 64;
+/// Marks a channel that stands for all links between the switches of a level above some ports and those of the next level,
+/// among which adaptive routing chooses.
+const ALL: u64 = 1 << 60;
 
 /// A fat tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,16 +33,15 @@ impl FatTree {
         nodes: u32,
         nics: u32,
         levels: Option<u32>,
-        taper: u32,
+        taper: Taper,
         rail: bool,
     ) -> Result<(Self, Vec<String>), ClusterError> {
         let ports = u64::from(nodes) * u64::from(nics.max(1));
         let nics = if rail { u64::from(nics.max(1)) } else { 1 };
-        let taper = u64::from(taper);
         // what a tree of so many levels of such switches holds: half of the ports go up, but at the top
         let holds = |levels: u32, radix: u64| match levels {
             1 => radix,
-            levels => radix * taper / (taper + 1) * (radix / 2).pow(levels.min(6) - 2) * radix,
+            levels => taper.ports(radix)[0] * (radix / 2).pow(levels.min(6) - 2) * radix,
         };
         let wanted = match levels {
             Some(levels @ 1..=4) => levels,
@@ -47,14 +49,16 @@ impl FatTree {
             None => (1..=3).find(|l| holds(*l, RADIX) >= ports).unwrap_or(3),
         };
         let mut radix = RADIX;
+        while wanted > 1 && taper.ports(radix)[0] == 0 {
+            radix *= 2;
+        }
         while holds(wanted, radix) < ports {
             radix *= 2;
         }
         if wanted == 1 {
             return Ok((FatTree { down: vec![ports], up: vec![1], rail: false }, Vec::new()));
         }
-        let leaf = (radix * taper / (taper + 1)).max(1);
-        let above = (radix - leaf).max(1);
+        let [leaf, above] = taper.ports(radix);
         let between = vec![radix / 2; wanted as usize - 2];
         let mut down = [&[leaf], between.as_slice()].concat();
         let up = [&[1, above], between.as_slice()].concat();
@@ -95,32 +99,69 @@ impl FatTree {
         (switch / nics * leaf + slot) * nics + switch % nics
     }
 
-    /// Up as far as needed and down again, by the first path, from the chosen one on, without a failed link.
+    /// Up as far as needed and down again, by the chosen path, or the next one without a failed link; with adaptive routing
+    /// over all. `None` where every path has a failed link.
     pub(super) fn path(
         &self,
         nics: u32,
-        from: Port,
-        to: Port,
+        [from, to]: [Port; 2],
+        routing: Routing,
         failed: &BTreeSet<u64>,
         channels: &mut Vec<u64>,
-    ) -> Result<(), ClusterError> {
+    ) -> Option<u32> {
         let (a, b) = (self.place(nics, from), self.place(nics, to));
-        // by the destination's number, as subnet managers of InfiniBand choose (Zahavi, *D-Mod-K routing*, 2010)
-        let first = channels.len();
-        let ways = self.by(a, b, b, channels);
-        if failed.is_empty() {
-            return Ok(());
-        }
-        for other in 1..=ways {
-            if !channels[first..].iter().any(|c| failed.contains(c)) {
-                return Ok(());
+        let (first, choice) = (channels.len(), routing.choice(a, b));
+        let ways = self.by(a, b, choice, channels);
+        if !failed.is_empty() {
+            let mut other = 0;
+            while channels[first..].iter().any(|channel| failed.contains(channel)) {
+                other += 1;
+                if other > ways {
+                    return None;
+                }
+                channels.truncate(first);
+                // all paths are tried, whichever is chosen first
+                self.by(a, b, choice % ways + other, channels);
             }
-            channels.truncate(first);
-            // all paths are tried, whichever is chosen first
-            self.by(a, b, b % ways + other, channels);
         }
-        let name = |port: Port| port_name(nics, u64::from(port.node) * u64::from(nics.max(1)) + u64::from(port.nic));
-        Err(ClusterError::Disconnected(name(from), format!("{}: every path has a failed link", name(to))))
+        if routing == Routing::Adaptive {
+            channels[first..].iter_mut().for_each(|channel| *channel = self.all(*channel));
+        }
+        Some(1)
+    }
+
+    /// What stands for all links of the same place in the paths between the same ports.
+    fn all(&self, channel: u64) -> u64 {
+        let (level, lower, _, down) = self.parts(channel);
+        let copies: u64 = self.up[..level].iter().product();
+        if copies * self.up[level] == 1 {
+            return channel;
+        }
+        self.channel(level, lower / copies * copies, 0, down) | ALL
+    }
+
+    /// How many links a channel stands for, where it stands for several.
+    pub(super) fn links(&self, channel: u64) -> Option<u64> {
+        let (level, ..) = self.parts(channel);
+        (channel & ALL != 0).then(|| self.up[..=level].iter().product())
+    }
+
+    /// Those of these channels for which one stands.
+    pub(super) fn within<'c>(
+        &'c self,
+        channel: u64,
+        of: impl IntoIterator<Item = &'c u64>,
+    ) -> impl Iterator<Item = &'c u64> {
+        of.into_iter().filter(move |one| self.all(**one) == channel)
+    }
+
+    /// All links, both ways.
+    pub(super) fn channels(&self) -> Vec<u64> {
+        let links = (0..self.up.len()).flat_map(|level| {
+            let lower = self.down[level..].iter().product::<u64>() * self.up[..level].iter().product::<u64>();
+            (0..lower).flat_map(move |lower| (0..self.up[level]).map(move |way| (level, lower, way)))
+        });
+        links.flat_map(|(level, lower, way)| [false, true].map(|down| self.channel(level, lower, way, down))).collect()
     }
 
     /// One of the paths from `a` to `b`, and how many there are.
@@ -180,7 +221,7 @@ impl FatTree {
     /// See `Network::kind`.
     pub(super) fn kind(&self, channel: u64) -> u64 {
         let (level, _, _, down) = self.parts(channel);
-        2 * level as u64 + u64::from(down)
+        2 * level as u64 + u64::from(down) + (channel & ALL)
     }
 
     /// Channels between level `level` and the one above: `lower` is the number of the lower switch, or port.
@@ -190,7 +231,7 @@ impl FatTree {
 
     /// The level, lower switch or port, way and direction of a channel.
     fn parts(&self, channel: u64) -> (usize, u64, u64, bool) {
-        let levels = self.up.len() as u64;
+        let (levels, channel) = (self.up.len() as u64, channel & !ALL);
         let (level, rest) = ((channel % levels) as usize, channel / levels);
         let ways = self.up[level];
         (level, rest / 2 / ways, rest / 2 % ways, rest % 2 == 1)
@@ -203,7 +244,16 @@ impl FatTree {
         let above = group / self.down[level] * copies * self.up[level] + copy + way * copies;
         let below = if level == 0 { port_name(nics, self.port_at(nics, lower)) } else { self.switch(level, lower) };
         let above = self.switch(level + 1, above);
+        let [below, above] = if channel & ALL == 0 { [below, above] } else { self.all_names(level, [below, above]) };
         if downwards { [above, below] } else { [below, above] }
+    }
+
+    /// The names of the first link of several for all of them: `leaf3` and `its spines`.
+    fn all_names(&self, level: usize, ends: [String; 2]) -> [String; 2] {
+        let [below, above] = ends;
+        let word = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        let copies: u64 = self.up[..level].iter().product();
+        [if copies > 1 { format!("{below} and its like") } else { below }, format!("all {}s above", word(&above))]
     }
 
     fn switch(&self, level: usize, number: u64) -> String {

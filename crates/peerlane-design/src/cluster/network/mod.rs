@@ -4,11 +4,12 @@
 mod dragonfly;
 mod explicit;
 mod fat_tree;
+mod routing;
 mod torus;
+mod trouble;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 
 use super::ClusterError;
 use super::names::{Component, alike};
@@ -17,7 +18,9 @@ use peerlane_machine::units::{Rate, Seconds};
 pub use dragonfly::Dragonfly;
 pub use explicit::{End, Explicit};
 pub use fat_tree::FatTree;
+pub use routing::Routing;
 pub use torus::Torus;
+pub use wanted::{NETWORKS, Taper, Wanted};
 
 /// Most ports of a network: more than any machine has, and few enough that no number overflows.
 pub const MOST_PORTS: u64 = 1 << 26;
@@ -61,18 +64,25 @@ pub struct Network {
     pub hop_latency: Seconds,
     /// Channels that carry nothing, as their links have failed.
     pub failed: BTreeSet<u64>,
-    /// What channels carry by measurement, where that is known, in place of [`rate`](Self::rate).
+    /// What channels carry by measurement, or as they are slow, in place of [`rate`](Self::rate).
     pub measured: BTreeMap<u64, Rate>,
+    /// Which of several paths a message takes.
+    pub routing: Routing,
 }
 
 impl Network {
     /// A network for so many nodes with so many NICs each, whole and unmeasured.
     pub fn new(shape: Shape, [nodes, nics]: [u32; 2], rate: Rate, hop_latency: Seconds) -> Self {
-        Network { shape, nodes, nics, rate, hop_latency, failed: BTreeSet::new(), measured: BTreeMap::new() }
+        let (failed, measured, routing) = (BTreeSet::new(), BTreeMap::new(), Routing::default());
+        Network { shape, nodes, nics, rate, hop_latency, failed, measured, routing }
     }
 
-    /// Appends the channels from one port to another, in order. Ports of one node are joined without a network.
-    pub fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
+    /// Appends the channels from one port to another, in order, for each of the equal parts in which a message goes, and
+    /// returns how many there are. Ports of one node are joined without a network.
+    ///
+    /// # Errors
+    /// Where every path has a failed link.
+    pub fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<u32, ClusterError> {
         self.path_around(from, to, &self.failed, channels)
     }
 
@@ -82,7 +92,7 @@ impl Network {
         if !self.failed.is_empty() {
             self.path_around(from, to, &BTreeSet::new(), &mut channels)?;
         }
-        Ok(channels.iter().any(|channel| self.failed.contains(channel)))
+        Ok(channels.iter().any(|channel| self.has_failed(*channel)))
     }
 
     fn path_around(
@@ -91,39 +101,34 @@ impl Network {
         to: Port,
         failed: &BTreeSet<u64>,
         channels: &mut Vec<u64>,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<u32, ClusterError> {
         if from.node == to.node {
-            return Ok(());
+            return Ok(1);
         }
-        match &self.shape {
-            Shape::Torus(torus) => torus.path(from.node, to.node, channels),
-            Shape::FatTree(tree) => tree.path(self.nics, from, to, failed, channels)?,
-            Shape::Dragonfly(dragonfly) => dragonfly.path(self.number(from), self.number(to), channels),
-            Shape::Switch => channels.extend([2 * self.number(from), 2 * self.number(to) + 1]),
-            Shape::Explicit(links) => links.path(from, to, channels)?,
-        }
-        Ok(())
-    }
-
-    /// Takes out a link of a fat tree, both ways: `uplink:leaf3` or `uplink:leaf3/2`, the first or the third link up from
-    /// a switch. Messages then take the next of the paths that they may choose from.
-    ///
-    /// # Errors
-    /// Where there is no such link, or the network is no fat tree: in others, a message has one path only.
-    pub fn fail(&mut self, link: &str) -> Result<(), ClusterError> {
-        let Shape::FatTree(tree) = &self.shape else {
-            let why =
-                format!("'{link}': only a fat tree or a rail network has another path for what a failed link carried");
-            return Err(ClusterError::Network(why));
+        let first = channels.len();
+        let parts = match &self.shape {
+            Shape::Torus(torus) => torus.path([from.node, to.node], self.routing, failed, channels),
+            Shape::FatTree(tree) => tree.path(self.nics, [from, to], self.routing, failed, channels),
+            Shape::Dragonfly(fly) => fly.path([self.number(from), self.number(to)], self.routing, failed, channels),
+            Shape::Switch => {
+                channels.extend([2 * self.number(from), 2 * self.number(to) + 1]);
+                Some(1)
+            }
+            Shape::Explicit(links) => Some(links.path(from, to, failed, channels)?),
         };
-        self.failed.extend(tree.uplink(link)?);
-        Ok(())
+        let broken = || channels[first..].iter().any(|channel| failed.contains(channel));
+        parts.filter(|_| failed.is_empty() || !broken()).ok_or_else(|| {
+            let [from, to] = [from, to].map(|port| port_name(self.nics, self.number(port)));
+            ClusterError::Disconnected(from, format!("{to}: every path has a failed link"))
+        })
     }
 
     /// The switch that a port hangs on, where paths from all ports there to one destination are the same after the first
     /// channel.
     pub(crate) fn leaf(&self, port: Port) -> Option<u64> {
         match &self.shape {
+            // each pair of ports has a path of its own
+            _ if matches!(self.routing, Routing::Ecmp(_)) => None,
             Shape::FatTree(tree) => Some(tree.leaf(self.nics, port)),
             Shape::Switch => Some(0),
             Shape::Torus(_) | Shape::Dragonfly(_) | Shape::Explicit(_) => None,
@@ -132,8 +137,10 @@ impl Network {
 
     /// The same number for channels that carry the same and are called the same but for numbers.
     pub(crate) fn kind(&self, channel: u64) -> u64 {
-        if !self.measured.is_empty() {
-            return channel;
+        /// Marks channels that are not like others of their kind.
+        const UNLIKE: u64 = 1 << 61;
+        if self.measured.contains_key(&channel) || self.has_failed(channel) || self.is_slowed(channel) {
+            return channel | UNLIKE;
         }
         match &self.shape {
             Shape::FatTree(tree) => tree.kind(channel),
@@ -144,16 +151,35 @@ impl Network {
         }
     }
 
-    /// What a channel carries.
+    /// What a channel carries; all links that adaptive routing may choose from together.
     pub fn capacity(&self, channel: u64) -> Rate {
         if let Some(rate) = self.measured.get(&channel) {
             return *rate;
         }
         match &self.shape {
-            Shape::Dragonfly(dragonfly) => self.rate * dragonfly.parallel(channel),
+            Shape::FatTree(tree) => tree.links(channel).map_or(self.rate, |links| {
+                let failed = tree.within(channel, &self.failed).count() as f64;
+                let slow: Vec<&Rate> = tree.within(channel, self.measured.keys()).map(|c| &self.measured[c]).collect();
+                let rest = (links as f64 - failed - slow.len() as f64).max(0.0);
+                slow.into_iter().fold(self.rate * rest, |sum, rate| sum + *rate)
+            }),
             Shape::Explicit(links) => links.rate(channel).unwrap_or(self.rate),
-            Shape::Torus(_) | Shape::FatTree(_) | Shape::Switch => self.rate,
+            Shape::Torus(_) | Shape::Dragonfly(_) | Shape::Switch => self.rate,
         }
+    }
+
+    fn has_failed(&self, channel: u64) -> bool {
+        match &self.shape {
+            Shape::FatTree(tree) if tree.links(channel).is_some() => {
+                tree.within(channel, &self.failed).next().is_some()
+            }
+            _ => self.failed.contains(&channel),
+        }
+    }
+
+    fn is_slowed(&self, channel: u64) -> bool {
+        matches!(&self.shape, Shape::FatTree(tree) if tree.links(channel).is_some()
+            && tree.within(channel, self.measured.keys()).next().is_some())
     }
 
     /// A channel in words: `leaf3 to spine1`.
@@ -226,175 +252,5 @@ fn port_name(nics: u32, number: u64) -> String {
     if nics > 1 { format!("node{node} port{nic}") } else { format!("node{node}") }
 }
 
-/// A network as written on a command line: `torus:4x4x1`, `fat-tree`, `fat-tree:3:2`, `rail`, `dragonfly:9x4x2`, `switch`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
-    /// A torus of this size.
-    Torus(Vec<u32>),
-    /// A fat tree.
-    FatTree {
-        /// Levels; as few as suffice where `None`.
-        levels: Option<u32>,
-        /// How many times more links go down from a leaf switch than up.
-        taper: u32,
-        /// Whether leaf switches hold one NIC of several nodes each.
-        rail: bool,
-    },
-    /// A dragonfly of so many groups, routers a group, and ports a router; sized to the nodes where `None`.
-    Dragonfly(Option<[u32; 3]>),
-    /// One switch.
-    Switch,
-}
-
-/// What may be written for a network.
-pub const NETWORKS: &str = "torus:4x4x1, fat-tree[:LEVELS[:TAPER]], rail[:LEVELS[:TAPER]], dragonfly[:GROUPSxROUTERSxPORTS] \
-     or switch";
-
-impl FromStr for Wanted {
-    type Err = ClusterError;
-
-    fn from_str(text: &str) -> Result<Self, ClusterError> {
-        let refuse = |why: &str| ClusterError::Network(format!("'{text}': {why}; write {NETWORKS}"));
-        let (shape, rest) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
-        let numbers = |rest: &str, by: char| -> Result<Vec<u32>, ClusterError> {
-            let number = |n: &str| n.trim().parse::<u32>().ok().filter(|n| *n > 0);
-            rest.split(by).map(|n| number(n).ok_or_else(|| refuse("every size is a number above 0"))).collect()
-        };
-        match (shape, rest) {
-            ("torus", Some(rest)) => Ok(Wanted::Torus(numbers(rest, 'x')?)),
-            ("torus", None) => Err(refuse("a torus needs its size")),
-            ("fat-tree" | "rail", rest) => {
-                let given = rest.map_or(Ok(Vec::new()), |rest| numbers(rest, ':'))?;
-                let (levels, taper) = match given.as_slice() {
-                    [] => (None, 1),
-                    [levels] => (Some(*levels), 1),
-                    [levels, taper] => (Some(*levels), *taper),
-                    _ => return Err(refuse("too many numbers")),
-                };
-                Ok(Wanted::FatTree { levels, taper, rail: shape == "rail" })
-            }
-            ("dragonfly", None) => Ok(Wanted::Dragonfly(None)),
-            ("dragonfly", Some(rest)) => match numbers(rest, 'x')?.as_slice() {
-                [groups, routers, ports] => Ok(Wanted::Dragonfly(Some([*groups, *routers, *ports]))),
-                _ => Err(refuse("a dragonfly has three sizes")),
-            },
-            ("switch", None) => Ok(Wanted::Switch),
-            _ => Err(refuse("no such network")),
-        }
-    }
-}
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let join = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
-        match self {
-            Wanted::Torus(size) => write!(f, "torus:{}", join(size)),
-            Wanted::FatTree { levels, taper, rail } => {
-                f.write_str(if *rail { "rail" } else { "fat-tree" })?;
-                match (levels, taper) {
-                    (None, _) => Ok(()),
-                    (Some(levels), 1) => write!(f, ":{levels}"),
-                    (Some(levels), taper) => write!(f, ":{levels}:{taper}"),
-                }
-            }
-            Wanted::Dragonfly(None) => f.write_str("dragonfly"),
-            Wanted::Dragonfly(Some(size)) => write!(f, "dragonfly:{}", join(size)),
-            Wanted::Switch => f.write_str("switch"),
-        }
-    }
-}
-
-impl Wanted {
-    /// The shape for so many nodes with so many NICs each, and what was chosen, in sentences.
-    pub fn shape(&self, nodes: u32, nics: u32) -> Result<(Shape, Vec<String>), ClusterError> {
-        let ports = u64::from(nodes) * u64::from(nics.max(1));
-        if nodes == 0 || ports > MOST_PORTS {
-            return Err(ClusterError::Network(format!("{ports} ports; a network has 1 to {MOST_PORTS}")));
-        }
-        match self {
-            Wanted::Torus(size) => Ok((Shape::Torus(Torus::new(size, nodes)?), Vec::new())),
-            Wanted::FatTree { levels, taper, rail } => {
-                let (tree, said) = FatTree::sized(nodes, nics, *levels, *taper, *rail)?;
-                Ok((Shape::FatTree(tree), said))
-            }
-            Wanted::Dragonfly(size) => {
-                let (dragonfly, said) = Dragonfly::sized(ports, *size)?;
-                Ok((Shape::Dragonfly(dragonfly), said))
-            }
-            Wanted::Switch => Ok((Shape::Switch, Vec::new())),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn network(wanted: &str, nodes: u32, nics: u32) -> Network {
-        let wanted: Wanted = wanted.parse().unwrap();
-        let shape = wanted.shape(nodes, nics).unwrap().0;
-        Network::new(shape, [nodes, nics], Rate::from_gbit(100.0), Seconds::new(0.0))
-    }
-
-    fn path(network: &Network, from: (u32, u32), to: (u32, u32)) -> Vec<String> {
-        let mut channels = Vec::new();
-        let port = |(node, nic)| Port { node, nic };
-        network.path(port(from), port(to), &mut channels).unwrap();
-        channels.into_iter().map(|c| network.name(c)).collect()
-    }
-
-    #[test]
-    fn what_is_written_comes_back() {
-        for text in ["torus:4x4x1", "fat-tree", "fat-tree:3:2", "rail:2", "dragonfly", "dragonfly:9x4x2", "switch"] {
-            assert_eq!(text.parse::<Wanted>().unwrap().to_string(), text);
-        }
-        for text in ["", "ring", "torus", "torus:0x2", "torus:4x", "fat-tree:1:2:3", "switch:4", "dragonfly:2x2"] {
-            assert!(text.parse::<Wanted>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_pair_is_joined_by_a_chain_of_channels() {
-        let networks = [
-            ("torus:3x2x2", 12, 1),
-            ("fat-tree:2", 70, 1),
-            ("fat-tree:3:2", 100, 2),
-            ("rail:3", 40, 4),
-            ("dragonfly:5x4x2", 40, 1),
-            ("dragonfly", 100, 1),
-            ("switch", 6, 3),
-        ];
-        for (wanted, nodes, nics) in networks {
-            let network = network(wanted, nodes, nics);
-            for (a, b) in (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-                let hops = path(&network, (a, a % nics), (b, b % nics));
-                let ends = |hop: &String| hop.split_once(" to ").map(|(x, y)| (x.to_owned(), y.to_owned())).unwrap();
-                let ends: Vec<_> = hops.iter().map(ends).collect();
-                let name = |node: u32| {
-                    if nics > 1 { format!("node{node} port{}", node % nics) } else { format!("node{node}") }
-                };
-                assert_eq!(ends.first().map(|e| e.0.clone()), Some(name(a)), "{wanted}: {hops:?}");
-                assert_eq!(ends.last().map(|e| e.1.clone()), Some(name(b)), "{wanted}: {hops:?}");
-                assert!(ends.windows(2).all(|w| w[0].1 == w[1].0), "{wanted}: {hops:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_torus_takes_the_shorter_way_round() {
-        let torus = network("torus:4x4", 16, 1);
-        assert_eq!(path(&torus, (0, 0), (3, 0)), ["node0 to node3"]);
-        assert_eq!(path(&torus, (1, 0), (14, 0)), ["node1 to node2", "node2 to node14"]);
-    }
-
-    #[test]
-    fn rails_meet_at_leaf_switches() {
-        // the same NIC of two nodes is one switch apart, two NICs are not
-        let rail = network("rail:2", 32, 8);
-        assert_eq!(path(&rail, (0, 3), (31, 3)).len(), 2);
-        assert_eq!(path(&rail, (0, 3), (31, 4)).len(), 4);
-        let tree = network("fat-tree:2", 32, 8);
-        assert_eq!(path(&tree, (0, 3), (1, 4)).len(), 2);
-        assert_eq!(path(&tree, (0, 3), (31, 3)).len(), 4);
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_model::model::rdma::{self, Method, NicPath, method_in_use, nic_path};
 use peerlane_model::model::{PeerAccess, Transfer};
-use peerlane_model::solve::Demand;
+use peerlane_model::solve::{Demand, Turns, Wait};
 
 /// A path within a node.
 #[derive(Clone, Debug)]
@@ -23,6 +23,25 @@ pub(crate) struct Leg {
     pub(super) end: Option<Box<NicPath>>,
 }
 
+impl Leg {
+    /// What is sent in equal parts over these legs at once, each of which keeps its own limit.
+    fn of_parts(legs: &[&Leg]) -> Option<Leg> {
+        let slowest = legs.iter().min_by(|a, b| a.demand.own_cap().total_cmp(&b.demand.own_cap()))?;
+        let parts = legs.len() as f64;
+        let mut demand = Demand::default();
+        for leg in legs {
+            let share = |of: &[(usize, f64)]| of.iter().map(|(r, per_byte)| (*r, per_byte / parts)).collect();
+            let Demand { uses, burdens, waits, .. } = &leg.demand;
+            let waits = waits.iter().map(|wait| Wait { per_ns: wait.per_ns / parts, ..*wait }).collect();
+            demand.join(&Demand { uses: share(uses), burdens: share(burdens), waits, ..Demand::default() });
+        }
+        demand.cap = slowest.demand.cap * parts;
+        let turns = slowest.demand.turns;
+        demand.turns = turns.map(|t| Turns { rate: t.rate * parts, seconds: t.seconds / parts, ..t });
+        Some(Leg { demand, ..(*slowest).clone() })
+    }
+}
+
 impl Router<'_> {
     /// The one place that queries the model for how data moves within a node.
     pub(super) fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<u32, ClusterError> {
@@ -33,6 +52,34 @@ impl Router<'_> {
         let number = self.legs.len() as u32;
         self.legs.push(leg);
         self.leg_numbers.insert((from, to, engine, via), number);
+        Ok(number)
+    }
+
+    /// From a GPU to the network (`out`), or back, in so many equal parts, which take its NICs in turn.
+    pub(super) fn leg_out(&mut self, gpu: NodeId, parts: u32, out: bool, via: Via) -> Result<u32, ClusterError> {
+        let key = (gpu, parts, out, via);
+        if let Some(number) = self.split_legs.get(&key) {
+            return Ok(*number);
+        }
+        let own = match via {
+            Via::Nic(nic) => vec![nic],
+            _ => self.nics_of(gpu).to_vec(),
+        };
+        let mut legs = Vec::new();
+        for part in 0..parts as usize {
+            let nic = self.card(own[part % own.len()])?;
+            let (from, to) = if out { (gpu, nic) } else { (nic, gpu) };
+            legs.push(self.leg(from, to, Engine::Nic, via)?);
+        }
+        let number = if let [only] = legs.as_slice() {
+            *only
+        } else {
+            let of: Vec<&Leg> = legs.iter().map(|number| &self.legs[*number as usize]).collect();
+            let whole = Leg::of_parts(&of);
+            self.legs.extend(whole);
+            self.legs.len() as u32 - 1
+        };
+        self.split_legs.insert(key, number);
         Ok(number)
     }
 

@@ -4,30 +4,53 @@ use std::collections::HashMap;
 
 use super::Router;
 use crate::cluster::{Cluster, ClusterError};
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 
-/// Each GPU's NIC: the nearest; where several are, GPUs that share them take turns.
-pub(super) fn nearest_nics(cluster: &Cluster, cards: &[NodeId]) -> HashMap<NodeId, u32> {
+/// Each GPU's NICs: of the nearest ones, in turn, as many as there are for each GPU that shares them, rounded up, as NCCL
+/// takes them (`ncclTopoGetLocalNet`, `src/graph/topo.cc`). Host memory takes one.
+pub(super) fn nearest_nics(cluster: &Cluster, cards: &[NodeId]) -> HashMap<NodeId, Vec<u32>> {
     let fabric = &cluster.node.fabric;
-    let mut turns: HashMap<Vec<u32>, u32> = HashMap::new();
-    let ends = fabric.of_kind(NodeKind::Gpu).chain(fabric.of_kind(NodeKind::Host));
-    ends.filter_map(|end| {
+    let mut near: Vec<(NodeId, Vec<u32>)> = Vec::new();
+    let mut sharing: HashMap<Vec<u32>, usize> = HashMap::new();
+    for end in fabric.of_kind(NodeKind::Gpu).chain(fabric.of_kind(NodeKind::Host)) {
         let class = |nic: &NodeId| fabric.class(end, *nic);
-        let best = cards.iter().filter_map(class).min()?;
-        let near = (0_u32..).zip(cards).filter(|(_, nic)| class(nic) == Some(best));
-        let near: Vec<u32> = near.map(|(i, _)| i).collect();
-        let turn = turns.entry(near.clone()).or_default();
-        let nic = near[*turn as usize % near.len()];
+        let Some(best) = cards.iter().filter_map(class).min() else { continue };
+        let nics: Vec<u32> = (0_u32..).zip(cards).filter(|(_, nic)| class(nic) == Some(best)).map(|(i, _)| i).collect();
+        if fabric.node(end).kind == NodeKind::Gpu {
+            *sharing.entry(nics.clone()).or_default() += 1;
+        }
+        near.push((end, nics));
+    }
+    let mut turns: HashMap<Vec<u32>, usize> = HashMap::new();
+    let own = |(end, nics): (NodeId, Vec<u32>)| {
+        let gpus = sharing.get(&nics).copied().unwrap_or(1);
+        let each = if fabric.node(end).kind == NodeKind::Gpu { nics.len().div_ceil(gpus) } else { 1 };
+        let turn = turns.entry(nics.clone()).or_default();
+        let own = (0..each).map(|i| nics[(*turn * each + i) % nics.len()]).collect();
         *turn += 1;
-        Some((end, nic))
-    })
-    .collect()
+        (end, own)
+    };
+    near.into_iter().map(own).collect()
 }
 
 impl Router<'_> {
-    /// The NIC of a GPU, as an index into [`Cluster::nics`].
+    /// The first NIC of a GPU, as an index into [`Cluster::nics`].
     pub fn nic_of(&self, gpu: NodeId) -> u32 {
-        self.nics.get(&gpu).copied().unwrap_or(0)
+        self.nics_of(gpu)[0]
+    }
+
+    /// The NICs over which a GPU's messages are split, as indices into [`Cluster::nics`]; at least one.
+    pub fn nics_of(&self, gpu: NodeId) -> &[u32] {
+        self.nics.get(&gpu).filter(|own| !own.is_empty()).map_or(&[0], Vec::as_slice)
+    }
+
+    /// How far a GPU of a node is from the NIC of that index: 0 where they share a PCIe switch, and more with each class of
+    /// paths.
+    pub(crate) fn distance(&self, gpu: NodeId, nic: u32) -> u32 {
+        const CLASSES: [PathClass; 5] =
+            [PathClass::Pix, PathClass::Pxb, PathClass::Phb, PathClass::Node, PathClass::Sys];
+        let class = self.cards.get(nic as usize).and_then(|card| self.cluster.node.fabric.class(gpu, *card));
+        class.map_or(CLASSES.len(), |class| CLASSES.iter().filter(|nearer| **nearer < class).count()) as u32
     }
 
     /// Every NIC at the network with a GPU that it serves, by their indices in [`Cluster::nics`] and among the GPUs: of several
@@ -38,7 +61,7 @@ impl Router<'_> {
         let nics = (0_u32..).zip(&self.cards);
         nics.filter_map(|(nic, card)| {
             let class = |gpu: usize| fabric.class(gpus[gpu], *card);
-            let of_own = |gpu: &usize| self.nic_of(gpus[*gpu]) != nic;
+            let of_own = |gpu: &usize| !self.nics_of(gpus[*gpu]).contains(&nic);
             let best = (0..gpus.len()).filter_map(class).min()?;
             let near = (0..gpus.len()).filter(|gpu| class(*gpu) == Some(best));
             let gpu = near.min_by_key(|gpu| (serves[*gpu], of_own(gpu)))?;

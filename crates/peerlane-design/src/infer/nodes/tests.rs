@@ -110,9 +110,8 @@ fn nothing_is_claimed_where_nothing_is_oversubscribed() {
 
 #[test]
 fn fat_trees_with_fixed_routes_have_the_factor_of_their_ports() {
-    // of 64 ports 42 go down and 22 up, and 51 and 13
-    for (shape, nodes, leaf, factor) in [("fat-tree:2:2", 126, 42, 42.0 / 22.0), ("fat-tree:2:4", 102, 51, 51.0 / 13.0)]
-    {
+    // of 64 ports 42 go down and 21 up, and 48 and 12
+    for (shape, nodes, leaf, factor) in [("fat-tree:2:2", 126, 42, 2.0), ("fat-tree:2:4", 96, 48, 4.0)] {
         let text = format!(
             "name = \"test\"\nnode = \"k20-cx3-snb\"\nnodes = {nodes}\n[network]\nshape = \"{shape}\"\nhop_latency_us = 0.2\n"
         );

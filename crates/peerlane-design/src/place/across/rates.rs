@@ -156,8 +156,10 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
             |gpu: usize| Port { node: self.node_of(gpu) as u32, nic: self.router.nic_of(self.gpus[self.local(gpu)]) };
         let mut channels = Vec::new();
         match &self.cluster.network {
-            Some(network) if network.path(port(from), port(to), &mut channels).is_ok() => channels.len(),
-            _ => 0,
+            Some(network) => {
+                network.path(port(from), port(to), &mut channels).map_or(0, |parts| channels.len() / parts as usize)
+            }
+            None => 0,
         }
     }
 
@@ -174,12 +176,14 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
         }
         let engine = if self.workload.is_of_kernels() { Engine::Sm } else { Engine::Ce };
         let route = self.router.way(from, to, engine)?;
-        let mut channels = Vec::new();
+        let mut links = 0;
         if let Some(network) = self.cluster.network.as_ref().filter(|_| from.node != to.node) {
             let port = |at: Place| Port { node: at.node, nic: self.router.nic_of(at.device) };
-            network.path(port(from), port(to), &mut channels)?;
+            let mut channels = Vec::new();
+            let parts = network.path(port(from), port(to), &mut channels)?;
+            links = channels.len() / parts as usize;
         }
-        self.ways.insert((from, to), Way { route, links: channels.len() });
+        self.ways.insert((from, to), Way { route, links });
         Ok(())
     }
 

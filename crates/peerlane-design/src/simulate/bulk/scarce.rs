@@ -119,7 +119,9 @@ impl Count<'_, '_> {
         // the first channels of all transfers, then the second ones …: long runs in order, which the sort makes use of
         for position in 0.. {
             let before = all.len();
-            let at = |i: usize| Some((*self.channels(i).get(position)?, self.flows[i].lone));
+            let at = |i: usize| {
+                Some((*self.channels(i).get(position)?, self.flows[i].lone / f64::from(self.flows[i].parts)))
+            };
             all.extend((0..self.flows.len()).filter_map(at));
             if all.len() == before {
                 break;

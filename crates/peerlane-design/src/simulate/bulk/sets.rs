@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use super::scarce::{Scarce, turns_at};
 use super::{Bulk, Count, Flow, NONE};
+use crate::cluster::shares;
 use crate::simulate::SimulateError;
 use crate::simulate::flows::Flows;
 use crate::simulate::mix::Mix;
@@ -284,9 +285,9 @@ impl Count<'_, '_> {
         });
         // a round in which no channel is scarce asks for none
         let channels = if scarce.channels.is_empty() { &[] } else { self.channels(i) };
-        locals.chain(channels.iter().filter_map(|channel| {
-            let number = scarce.channels.get(channel)?;
-            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], Part::Uses(1.0)))
+        locals.chain(shares(channels, self.flows[i].parts).filter_map(|(channel, share)| {
+            let number = scarce.channels.get(&channel)?;
+            Some((*number, self.channel_kinds[&self.router.channel_kind(channel)], Part::Uses(share)))
         }))
     }
 

@@ -347,8 +347,21 @@ mod tests {
     #[test]
     fn a_taper_holds_rings_that_leave_their_leaf() {
         let full = predicted(&hgx(64, "fat-tree:2"), "ring+simple", 16 << 30).rate;
-        let tapered = predicted(&hgx(64, "fat-tree:2:4"), "ring+simple", 16 << 30).rate;
+        // eight rails leave a leaf over four uplinks
+        let tapered = predicted(&hgx(64, "fat-tree:2:15"), "ring+simple", 16 << 30).rate;
         assert!(tapered < 0.6 * full, "{tapered} of {full}");
+    }
+
+    #[test]
+    fn a_slow_nic_holds_the_rings_of_all() {
+        let mut cluster = hgx(4, "rail");
+        cluster.slow("node1/mlx5_1", 0.5).unwrap();
+        // eight equal parts, of which one goes at half of 400 Gb/s, of which collectives reach 0.95
+        let rate = predicted(&cluster, "ring+simple", 16 << 30).rate;
+        assert!((0.9..=0.95).contains(&(rate / (8.0 * 25e9))), "{rate}");
+        cluster.fail("node1/mlx5_1").unwrap();
+        let refused = Library::of(&cluster, Collective::AllReduce, Choice::FREE, None).err().unwrap().to_string();
+        assert!(refused.contains("node1 port1"), "{refused}");
     }
 
     #[test]

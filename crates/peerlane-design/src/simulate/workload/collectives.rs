@@ -2,9 +2,12 @@
 
 use super::super::SimulateError;
 use super::super::program::{Program, Round, Step};
-use crate::cluster::rings::through_nodes;
+use crate::cluster::paths::most_within;
+use crate::cluster::rings::{entries, through_nodes};
 use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::matrix::Engine;
 use peerlane_model::collectives::Rings;
+use peerlane_model::flows::Flows;
 use peerlane_model::model::nccl::CHUNK;
 
 /// Most chunks: what follows them is the same again.
@@ -21,8 +24,8 @@ pub(super) struct Layout {
     nodes: usize,
     /// Rings over the GPUs of a node: their order, and the share of the data that goes around them.
     within: Vec<(Vec<usize>, f64)>,
-    /// How many rings there are of the GPUs of several nodes.
-    ring_count: usize,
+    /// By which rings of the GPUs of several nodes pass a node.
+    passes: Vec<Vec<usize>>,
     /// For how many nodes the steps within a node are listed: all, or the first, which stands for them.
     listed: usize,
 }
@@ -68,16 +71,21 @@ impl Layout {
     pub(super) fn new(cluster: &Cluster, router: &Router, rings: Option<&Rings>, once: bool) -> Self {
         let gpus = cluster.gpus();
         let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
-        let mut rails: Vec<u32> = gpus.iter().map(|gpu| router.nic_of(*gpu)).collect();
-        rails.sort_unstable();
-        rails.dedup();
-        let ring_count = if per_node > 1 { rails.len() } else { 1 };
         let listed = if once { nodes.min(1) } else { nodes };
         let within = match rings {
             Some(found) => found.rings.iter().map(|(order, pace)| (order.clone(), pace / found.rate())).collect(),
             None => vec![((0..per_node).collect(), 1.0)],
         };
-        Layout { places: cluster.places(), per_node, nodes, within, ring_count, listed }
+        let orders: Vec<Vec<usize>> = within.iter().map(|(order, _): &(Vec<usize>, f64)| order.clone()).collect();
+        let nic_of = |gpu: usize| router.nic_of(gpus[gpu]);
+        let paths = if nodes > 1 {
+            let flows = Flows::new(router.model(), Engine::Sm);
+            most_within(&flows, &entries(0..per_node, nic_of), &orders, |gpu, nic| u32::from(nic_of(gpu) != nic))
+        } else {
+            Vec::new()
+        };
+        let passes = paths.into_iter().map(|path| path.gpus).collect();
+        Layout { places: cluster.places(), per_node, nodes, within, passes, listed }
     }
 
     /// The GPU of a node that stands at this place of the node's first ring.
@@ -87,12 +95,12 @@ impl Layout {
 
     /// Rings: positions in `places`, and the share of the data that goes around each.
     fn rings(&self) -> Vec<(Vec<usize>, f64)> {
-        let Layout { per_node, nodes, ring_count: count, .. } = *self;
-        if nodes == 1 {
+        if self.nodes == 1 {
             return self.within_node(0);
         }
-        let nodes: Vec<Vec<usize>> = (0..nodes).map(|n| (0..per_node).map(|i| self.along(n, i)).collect()).collect();
-        through_nodes(&nodes, count).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
+        let count = self.passes.len();
+        let path = |node: usize, c: usize| self.passes[c].iter().map(|gpu| node * self.per_node + gpu).collect();
+        through_nodes(self.nodes, count, path).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
     }
 
     /// The rings with their places.
