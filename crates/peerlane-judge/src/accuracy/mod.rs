@@ -9,8 +9,6 @@ mod baseline;
 mod cells;
 mod classes;
 mod figures;
-#[cfg(test)]
-mod first_contact;
 mod page;
 #[cfg(test)]
 mod tests;

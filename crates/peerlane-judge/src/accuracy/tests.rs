@@ -1,5 +1,7 @@
 //! The statistics on numbers worked by hand, and the page against `docs/accuracy.md`.
 
+mod first_contact;
+
 use super::*;
 use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix, Quantity};

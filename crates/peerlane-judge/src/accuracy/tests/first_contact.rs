@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Class, SinglePath, evaluate_cases};
+use super::super::{Class, SinglePath, evaluate_cases, percentile};
 use peerlane_design::case::Case;
 use peerlane_read::catalogue::{Parts, read_system};
 
@@ -28,9 +28,7 @@ impl Scored {
 
     fn row(&self, name: &str) -> String {
         let Scored { figures, predicted, inside, errors } = self;
-        let at = |share| {
-            super::percentile(errors.clone(), share).map_or("—".to_owned(), |e| format!("{:.1} %", e * 100.0))
-        };
+        let at = |share| percentile(errors.clone(), share).map_or("—".to_owned(), |e| format!("{:.1} %", e * 100.0));
         let share = 100 * inside / (*figures).max(1);
         format!("| {name} | {figures} | {predicted} | {} | {} | {share} % |\n", at(0.5), at(0.85))
     }
