@@ -23,7 +23,7 @@ use peerlane_model::model::Model;
 use peerlane_read::assemble::assemble;
 use peerlane_read::catalogue::{self, Parts};
 use peerlane_read::evidence::{self, Found, ReadError};
-use peerlane_read::input_file::{self, Kind, Refused};
+use peerlane_read::input_file::{self, Kind, Refused, What};
 
 pub use answers::{compare, designs, explain, predict};
 pub use described::{cluster, cluster_file, design, nodes_run, unknown};
@@ -161,15 +161,16 @@ impl<'a> Opener<'a> {
     /// What a target holds, and where that is a folder the records in it, each by its own name.
     fn read_all(&self, target: OsString) -> Vec<(String, Result<Source, OpenError>)> {
         let name = target.to_string_lossy().into_owned();
-        let records = match TargetKind::Folder.is(&target) {
+        // a file is looked into once, by `read`
+        let is_folder = input_file::what(Path::new(&target)).is_ok_and(|what| what == What::Folder);
+        let records = match is_folder && TargetKind::Folder.is(&target) {
             true => records_in(Path::new(&target)),
             false => Vec::new(),
         };
-        let most = records.len() > MOST_RECORDS;
         let read = |path: &PathBuf| (path.to_string_lossy().into_owned(), self.read(path.as_os_str()));
         let mut all: Vec<_> = records.iter().take(MOST_RECORDS).map(read).collect();
-        if most {
-            let n = records.len();
+        let n = records.len();
+        if n > MOST_RECORDS {
             let why =
                 format!("{name}: the first {MOST_RECORDS} of {n} records; `peerlane fleet {name}` compares them all");
             all.push((name.clone(), Err(OpenError::new(why))));

@@ -81,20 +81,22 @@ fn figures(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Resul
     writeln!(out, "\n{}", paint(style::HEADING, &head))?;
     for (name, figure) in shown.into_iter().take(if verbose { usize::MAX } else { FEW }) {
         let what = format!("{name} {}: {}", figure.class.name(), figure.label.replace("bandwidth, ", ""));
-        let lines = wrap(&what, 40);
-        let first = lines.first().map_or("", String::as_str);
         let (predicted, range, error) = match figure.predicted {
             Some(p) => (number(p.value), format!("{}, {}", number(p.low), number(p.high)), figure.error().map(signed)),
             None => ("none".to_owned(), String::new(), None),
         };
         let (measured, error) = (number(figure.measured), error.unwrap_or_default());
-        let row = format!("  {first:<40} {measured:>9} {predicted:>9} {range:>17} {error:>8}");
-        writeln!(out, "{}", row.trim_end())?;
-        for line in lines.iter().skip(1) {
-            writeln!(out, "    {line}")?;
-        }
+        labelled(out, &what, 40, &format!("{measured:>9} {predicted:>9} {range:>17} {error:>8}"))?;
     }
     Ok(())
+}
+
+/// A row whose label is wrapped to so many columns; the others stand next to its first line.
+fn labelled(out: &mut dyn Write, label: &str, columns: usize, others: &str) -> io::Result<()> {
+    let lines = wrap(label, columns);
+    let first = lines.first().map_or("", String::as_str);
+    writeln!(out, "{}", format!("  {first:<columns$} {others}").trim_end())?;
+    lines.iter().skip(1).try_for_each(|line| writeln!(out, "    {line}"))
 }
 
 fn classes(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
@@ -152,13 +154,7 @@ fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result
         let label = format!("{} {}: {}", g.system, g.path, what.replace("bandwidth, ", ""));
         let kind = if g.kind == Kind::Fitted { "fitted" } else { "" };
         let [error, nccl, raw] = [Some(g.error), g.nccl, g.raw].map(|e| e.map_or_else(String::new, signed));
-        let lines = wrap(&label, 52);
-        let first = lines.first().map_or("", String::as_str);
-        let row = format!("  {first:<52} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", g.cells);
-        writeln!(out, "{}", row.trim_end())?;
-        for line in lines.iter().skip(1) {
-            writeln!(out, "    {line}")?;
-        }
+        labelled(out, &label, 52, &format!("{:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", g.cells))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::cells::path_name;
 use super::classes::{Figure, Predicted};
 use super::percentile;
+use crate::check::collective_of;
 use peerlane_design::case::Case;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::simulate::library::Library;
@@ -231,13 +232,7 @@ fn collective_rate(model: &Model, gpus: &[NodeId], library: &Library, size: Byte
 /// The collective that a table is of, where it is one of rings among so many GPUs of one host.
 fn collective(curve: &Curve, gpus: usize) -> Option<Collective> {
     let stated = |key: &str| curve.settings.get(key).and_then(|n| n.parse::<usize>().ok());
-    let collective = match curve.what.as_str() {
-        "all_reduce_perf" | "all-reduce" => Collective::AllReduce,
-        "all_gather_perf" => Collective::AllGather,
-        "reduce_scatter_perf" => Collective::ReduceScatter,
-        _ => return None,
-    };
-    (stated("hosts") == Some(1) && stated("ranks") == Some(gpus)).then_some(collective)
+    collective_of(curve).filter(|_| stated("hosts") == Some(1) && stated("ranks") == Some(gpus))
 }
 
 /// Bytes at which a sweep between two ends first reaches half of its greatest rate, between its points by their logarithms.

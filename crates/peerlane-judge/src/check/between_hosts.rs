@@ -1,11 +1,14 @@
 //! Collectives among several hosts that stay far below what their GPUs and adapters carry.
 
+use std::cell::OnceCell;
+
 use super::collective_slow::{WITHOUT_SHARP, collective_of};
 use super::prelude::*;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::cluster::network::Wanted;
 use peerlane_design::simulate::library::Library;
 use peerlane_machine::curve::{At, Curve};
+use peerlane_machine::machine::Machine;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_model::assumptions::Assumptions;
@@ -79,6 +82,8 @@ pub(super) fn is_comparable(view: &View) -> bool {
 fn compared<'a>(view: &View<'a>) -> impl Iterator<Item = Compared<'a>> {
     let gpus = view.of_kind(NodeKind::Gpu).len() as u32;
     let is_known = view.is_captured() && gpus > 0 && !view.rdma_nics().is_empty();
+    // the assumptions of all tables are the same
+    let assumed = OnceCell::new();
     let of = move |(curve, origin): &'a (Curve, Origin)| {
         let collective = collective_of(curve)?;
         let stated = |key: &str| curve.settings.get(key)?.parse::<u32>().ok();
@@ -86,17 +91,18 @@ fn compared<'a>(view: &View<'a>) -> impl Iterator<Item = Compared<'a>> {
         // each host with all GPUs of this machine
         let is_whole = (2..=MOST_HOSTS).contains(&hosts) && ranks == hosts.checked_mul(gpus)?;
         let best = curve.best().filter(|best| is_whole && best.size >= LARGE && best.rate.gb() > 0.0)?;
-        let expected = predicted(view, collective, hosts, best.size)?;
+        let parts = view.model.parts;
+        let machine = assumed.get_or_init(|| Assumptions::of(view.machine, parts).assumed_machine(parts));
+        let expected = predicted(view, machine, collective, hosts, best.size)?;
         Some(Compared { curve, origin, best, hosts, expected })
     };
     view.machine.curves.iter().filter(move |_| is_known).filter_map(of)
 }
 
 /// The bus bandwidth of a collective among so many of these machines, in GB/s, without NVLink SHARP and with an ideal network.
-fn predicted(view: &View, collective: Collective, hosts: u32, size: Bytes) -> Option<f64> {
+fn predicted(view: &View, machine: &Machine, collective: Collective, hosts: u32, size: Bytes) -> Option<f64> {
     let rail: Wanted = "rail".parse().ok()?;
-    let machine = Assumptions::of(view.machine, view.model.parts).assumed_machine(view.model.parts);
-    let cluster = Cluster::of(machine, hosts, &rail, None, Seconds::from_us(HOP)).ok()?;
+    let cluster = Cluster::of(machine.clone(), hosts, &rail, None, Seconds::from_us(HOP)).ok()?;
     let library = Library::of(&cluster, collective, WITHOUT_SHARP, None).ok()?;
     let predicted = library.predict(size, WITHOUT_SHARP).ok()?;
     // trees over two hosts send less through the adapters than rings, and not every release takes them

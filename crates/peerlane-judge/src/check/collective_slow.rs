@@ -51,7 +51,7 @@ fn run(view: &View) -> Option<Raised> {
     judged.first()?;
     let bounds = bounds(view, &gpus);
     let share = |(curve, _, best): &(&Curve, &Origin, At)| Some(best.rate.gb() / bounds.at(curve, best.size)?);
-    let limit = if bounds.assumed {
+    let limit = if bounds.assumed.is_some() {
         SLOW_BY_BRIDGES
     } else if is_switched(view) {
         SLOW_BY_SWITCH
@@ -65,8 +65,8 @@ fn run(view: &View) -> Option<Raised> {
         share(of).is_some_and(|share| share < limit)
     };
     let slow: Vec<_> = judged.iter().filter(is_slow).collect();
-    if slow.is_empty() && bounds.assumed {
-        return indirect(view, &gpus, &judged);
+    if slow.is_empty() && bounds.assumed.is_some() {
+        return indirect(view, &gpus, &judged, bounds.assumed.as_ref()?);
     }
     let of = lowest(slow.iter().copied(), |of| share(of).unwrap_or(f64::INFINITY))?;
     let (curve, _, best) = of;
@@ -120,9 +120,9 @@ fn run(view: &View) -> Option<Raised> {
 
 /// A collective of GPUs whose places are assumed that takes less than direct copies over their links carry, and no less than
 /// copies through host memory do, or fewer lanes.
-fn indirect(view: &View, gpus: &[NodeId], judged: &[(&Curve, &Origin, At)]) -> Option<Raised> {
+fn indirect(view: &View, gpus: &[NodeId], judged: &[(&Curve, &Origin, At)], assumed: &Machine) -> Option<Raised> {
     let (curve, origin, best) = highest(judged.iter(), |(_, _, best)| best.rate.gb())?;
-    let direct = direct(view, gpus)?;
+    let direct = direct(view, gpus, assumed)?;
     let share = best.rate.gb() / (OF_LINKS * direct);
     if share >= SLOW_BY_SWITCH {
         return None;
@@ -148,11 +148,9 @@ fn indirect(view: &View, gpus: &[NodeId], judged: &[(&Curve, &Origin, At)]) -> O
 }
 
 /// What the slowest pair of these GPUs copies directly, in GB/s, on the machine that is assumed.
-fn direct(view: &View, gpus: &[NodeId]) -> Option<f64> {
-    let parts = view.model.parts;
-    let machine = Assumptions::of(view.machine, parts).assumed_machine(parts);
-    let model = Model::new(&machine, parts);
-    let end = |id: &NodeId| machine.fabric.find(view.name(*id));
+fn direct(view: &View, gpus: &[NodeId], assumed: &Machine) -> Option<f64> {
+    let model = Model::new(assumed, view.model.parts);
+    let end = |id: &NodeId| assumed.fabric.find(view.name(*id));
     let rate = |pair: &[NodeId]| {
         let (source, destination) = (end(&pair[0])?, end(&pair[1])?);
         let (engine, op, peer) = (Engine::Sm, Operation::Write, PeerAccess::Enabled);
@@ -249,7 +247,7 @@ fn words_of(algorithm: Algorithm) -> &'static str {
 }
 
 /// The collective that a table is of.
-pub(super) fn collective_of(curve: &Curve) -> Option<Collective> {
+pub(crate) fn collective_of(curve: &Curve) -> Option<Collective> {
     BY_RINGS.iter().find(|(name, _)| *name == curve.what).map(|(_, collective)| *collective)
 }
 
@@ -270,8 +268,8 @@ struct Bounds {
     by: Vec<(Collective, Library)>,
     /// Where only products are known.
     modules: Option<f64>,
-    /// Whether the places of GPUs are assumed.
-    assumed: bool,
+    /// The machine that is assumed, where no source states the places of its GPUs.
+    assumed: Option<Machine>,
 }
 
 impl Bounds {
@@ -300,21 +298,19 @@ impl Bounds {
 pub(super) const WITHOUT_SHARP: Choice = Choice { no_nvls: true, ..Choice::FREE };
 
 fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
-    let of = |machine: Machine| -> Vec<(Collective, Library)> {
-        let cluster = Cluster::single(machine);
+    let of = |machine: &Machine| -> Vec<(Collective, Library)> {
+        let cluster = Cluster::single(machine.clone());
         let of = |(_, collective): &(&str, Collective)| {
             Some((*collective, Library::of(&cluster, *collective, WITHOUT_SHARP, None).ok()?))
         };
         BY_RINGS[..3].iter().filter_map(of).collect()
     };
-    let known = of(view.model.machine.clone());
+    let known = of(view.model.machine);
     // modules are joined by more than PCIe
     let is_module = |id: &NodeId| view.part(*id).is_some_and(|part| part.module_nvlinks().is_some());
-    let assumed = known.is_empty() && !gpus.iter().any(is_module);
-    let by = match assumed {
-        true => of(Assumptions::of(view.machine, view.model.parts).assumed_machine(view.model.parts)),
-        false => known,
-    };
+    let assume = || Assumptions::of(view.machine, view.model.parts).assumed_machine(view.model.parts);
+    let assumed = (known.is_empty() && !gpus.iter().any(is_module)).then(assume);
+    let by = assumed.as_ref().map_or(known, of);
     Bounds { by, modules: by_modules(view, gpus), assumed }
 }
 

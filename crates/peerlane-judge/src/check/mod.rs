@@ -106,6 +106,7 @@ use std::cell::OnceCell;
 use crate::action::Action;
 pub use crate::finding::{Certainty, Cost, Finding, FindingKind, Severity};
 use crate::verdict::Verdict;
+pub(crate) use collective_slow::collective_of;
 pub use judged::{TOPOLOGY, checked, missing, next_commands, unchecked, verdict};
 pub(crate) use outlier::RULE as OUTLIER;
 use peerlane_design::case::Case;

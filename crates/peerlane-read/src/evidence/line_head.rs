@@ -2,7 +2,7 @@
 //!
 //! Unlike [`super::streams`], which takes a whole text apart, this looks at one line: an excerpt may have one.
 
-use super::streams::{actor, compose, pod, stream_of_runtime};
+use super::streams::{actor, compose, launched, pod, stream_of_runtime};
 use super::words::MONTHS;
 
 /// Layers that are taken off: a quotation mark before a container's time before syslog before a rank before NCCL's process.
@@ -153,12 +153,12 @@ fn is_clock(text: &str) -> bool {
 
 /// `[1,0]<stdout>:`, `[rank3]:`, `[default0]:`, `[tid 39] `, `[ERROR] `, `[0] `.
 fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
-    let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
-    let mut end = within.len() + 2;
-    if let Some(stream) = after.strip_prefix("<stdout>:").or_else(|| after.strip_prefix("<stderr>:")) {
+    if let Some((_, stream)) = launched(rest) {
         head.is_log = true;
         return Some(rest.len() - stream.len());
     }
+    let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
+    let mut end = within.len() + 2;
     if let Some(level) = Level::of(within.trim()) {
         head.level = head.level.max(Some(level));
     } else {

@@ -232,16 +232,23 @@ fn comment(line: &str) -> Option<(Label, usize)> {
 
 /// `[1,0]<stdout>:`, which `mpirun --tag-output` prints, in later releases with the job's name; `[rank3]:` and `[default3]:` of torchrun.
 fn rank_tag(line: &str) -> Option<(Label, usize)> {
-    let (within, rest) = line.strip_prefix('[')?.split_once(']')?;
-    let task = |stream: &str| Some((Label::Task(within.to_owned()), line.len() - stream.len()));
-    if let Some(stream) = rest.strip_prefix("<stdout>:").or(rest.strip_prefix("<stderr>:")) {
+    let task = |within: &str, stream: &str| Some((Label::Task(within.to_owned()), line.len() - stream.len()));
+    if let Some((within, stream)) = launched(line) {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"@,.-_:".contains(&b);
-        return task(stream.strip_prefix(' ').unwrap_or(stream)).filter(|_| within.bytes().all(plain));
+        return task(within, stream.strip_prefix(' ').unwrap_or(stream)).filter(|_| within.bytes().all(plain));
     }
+    let (within, rest) = line.strip_prefix('[')?.split_once(']')?;
     let number = within.trim_start_matches(|c: char| c.is_ascii_lowercase());
     let is_rank = number.len() < within.len() && (1..6).contains(&number.len());
     let stream = rest.strip_prefix(':').filter(|_| is_rank && number.bytes().all(|b| b.is_ascii_digit()))?;
-    task(stream)
+    task(within, stream)
+}
+
+/// What stands in the brackets of `[1,0]<stdout>:`, and the line behind it.
+pub(super) fn launched(line: &str) -> Option<(&str, &str)> {
+    let (within, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let stream = rest.strip_prefix("<stdout>:").or(rest.strip_prefix("<stderr>:"))?;
+    Some((within, stream))
 }
 
 /// The name in `worker-1  | `, which `docker compose` prints before each line of a container, and where the line itself begins.
