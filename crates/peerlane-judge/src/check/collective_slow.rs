@@ -184,7 +184,7 @@ pub(super) fn is_comparable(view: &View) -> bool {
         return false;
     }
     let bounds = bounds(view, &gpus);
-    judged.iter().any(|(curve, _, best)| bounds.at(curve, best.size).is_some())
+    judged.iter().any(|(curve, _, best)| bounds.shows(curve, *best))
 }
 
 /// A collective that is slow because links are down.
@@ -266,15 +266,25 @@ fn large<'a>(view: &View<'a>, gpus: usize) -> Vec<(&'a Curve, &'a Origin, At)> {
 /// What collectives should reach, in GB/s of bus bandwidth.
 struct Bounds {
     by: Vec<(Collective, Library)>,
-    /// Where only products are known.
-    modules: Option<f64>,
+    /// Where only products are known: over the fewest links that boards join them by, and over all that they have.
+    modules: Option<[f64; 2]>,
     /// The machine that is assumed, where no source states the places of its GPUs.
     assumed: Option<Machine>,
 }
 
 impl Bounds {
     fn at(&self, curve: &Curve, size: Bytes) -> Option<f64> {
-        self.predicted(curve, size).or(self.modules.filter(|_| BY_RINGS.iter().any(|(name, _)| *name == curve.what)))
+        self.predicted(curve, size).or(self.modules.filter(|_| collective_of(curve).is_some()).map(|[least, _]| least))
+    }
+
+    /// Whether a rate shows something: one between what few links carry and what all do may be of a board that joins few, or of
+    /// links that are down.
+    fn shows(&self, curve: &Curve, best: At) -> bool {
+        let is_open = |[least, all]: [f64; 2]| {
+            (SLOW_BY_SWITCH * least..SLOW_BY_SWITCH * all).contains(&best.rate.gb()) && least < all
+        };
+        let of_modules = self.predicted(curve, best.size).is_none() && self.modules.is_some_and(is_open);
+        self.at(curve, best.size).is_some() && !of_modules
     }
 
     /// Where the rates of all pairs are known.
@@ -316,7 +326,7 @@ fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
 
 /// The same where only products are known: boards for modules with NVLink of the third generation and later join all links of
 /// each, through switches or among four, and rings use them all. Two or three of four share a third or two thirds of their links.
-fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
+fn by_modules(view: &View, gpus: &[NodeId]) -> Option<[f64; 2]> {
     let rate = |id: &NodeId| {
         let part = view.part(*id)?;
         let (links, _) = part.module_nvlinks().filter(|(_, generation)| *generation >= 3)?;
@@ -324,7 +334,7 @@ fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
     };
     let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
     let shared = (gpus.len() as f64 - 1.0).min(3.0) / 3.0;
-    all?.into_iter().reduce(f64::min).map(|links| OF_LINKS * shared * links)
+    all?.into_iter().reduce(f64::min).map(|links| [shared, 1.0].map(|share| OF_LINKS * share * links))
 }
 
 /// Whether a table is of a collective among all GPUs of this machine and no others.
@@ -445,7 +455,12 @@ mod tests {
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Warning], true), "of 240 GB/s");
         assert_eq!(judged("NVIDIA H200", 243.0, 8), (vec![Warning], true), "0.51 of the links, 0.64 of their rings");
         assert_eq!(judged("NVIDIA H200", 360.0, 8), (vec![], true), "rings");
-        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 70.0, 2), (vec![], true), "two may share four links");
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 187.0, 2), (vec![], true), "all links");
+        assert_eq!(
+            judged("NVIDIA A100-SXM4-80GB", 70.0, 2),
+            (vec![], false),
+            "two may share four links, or have lost eight"
+        );
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![Warning], true), "half of four links");
         // cards whose places nobody states
         assert_eq!(judged("NVIDIA L40S", 21.0, 8), (vec![], true));
