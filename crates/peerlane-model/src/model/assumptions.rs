@@ -20,8 +20,8 @@ pub enum Assume {
     /// Nothing: what is not known has no rate.
     #[default]
     Nothing,
-    /// Of PCIe links, the most that the parts at them can do, or at the slow end of intervals half of it; of NVLinks, the
-    /// generation that their number suggests.
+    /// Of PCIe links, the most that the parts at them can do, or at the slow end of intervals half of it, of cards a quarter; of
+    /// NVLinks, the generation that their number suggests.
     Parts,
     /// Also that devices of which no part is known have the links that are usual, within half and twice their rate.
     Usual,
@@ -34,7 +34,29 @@ pub(super) struct AssumedWidth {
     pub width: PcieWidth,
     /// Why it is taken.
     pub basis: Basis,
+    /// The least that the link may carry, as a share of it.
+    pub least: f64,
 }
+
+impl AssumedWidth {
+    /// The width that was fitted.
+    pub(super) fn fitted(width: PcieWidth, measured: bool) -> Self {
+        AssumedWidth { width, basis: Basis::Fitted { measured }, least: if measured { 1.0 } else { A_STEP } }
+    }
+
+    /// The least and the most that the link may carry, as shares of the width.
+    pub(super) fn shares(&self) -> [f64; 2] {
+        let most = match self.basis {
+            Basis::Fitted { measured: true } | Basis::Parts => 1.0,
+            // a generation more
+            Basis::Fitted { measured: false } | Basis::Usual => 2.0,
+        };
+        [self.least, most]
+    }
+}
+
+/// A step less: half the lanes, or a generation.
+const A_STEP: f64 = 0.5;
 
 /// Why a width is taken that no source states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +96,16 @@ pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<Assu
         _ => part_of(fabric, parts, upper),
     };
     let below = able.unwrap_or_else(|| usual(machine));
+    // a card may be in an older slot with fewer lanes, or in one of a chipset's; a module has all its lanes
+    let lanes_are_known = running.lanes.or(allowed.lanes).is_some();
+    let is_module = part_of(fabric, parts, lower).is_some_and(|part| part.module);
+    let least = if able.is_none() || lanes_are_known || is_module { A_STEP } else { A_STEP * A_STEP };
     let generations = [below.generation, above.and_then(|part| part.pcie).and_then(|width| width.generation)];
     let width = PcieWidth {
         generation: running.generation.or(allowed.generation).or(generations.into_iter().flatten().min()),
         lanes: running.lanes.or(allowed.lanes).or(below.lanes),
     };
-    Some(AssumedWidth { width, basis: if able.is_some() { Basis::Parts } else { Basis::Usual } })
+    Some(AssumedWidth { width, basis: if able.is_some() { Basis::Parts } else { Basis::Usual }, least })
 }
 
 /// The links of a machine of which not even the GPUs' product is known: those of the time of its NVLinks, else what has been sold
@@ -166,7 +192,7 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
             _ => {}
         }
     }
-    let widths = widths.iter().map(|(AssumedWidth { width, basis }, nodes)| {
+    let widths = widths.iter().map(|(AssumedWidth { width, basis, .. }, nodes)| {
         let (they, widths) = if nodes.len() == 1 { ("it", "its width") } else { ("they", "their widths") };
         let why = match basis {
             Basis::Fitted { .. } | Basis::Parts => {

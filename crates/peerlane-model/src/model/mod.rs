@@ -318,7 +318,11 @@ impl<'a> Model<'a> {
         let spread = self.spread_of(transfers);
         let around = |((transfer, rate), (slow, fast)): ((&Transfer, &f64), (&f64, &f64))| {
             let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
-            let [least, most] = spread.around(*rate, [low, high]);
+            // the spread is one of links that are known: what a link may be instead is not multiplied by it
+            let [fewer, more] = self.width_shares(transfer);
+            let (fewer, more) = ((low / rate).clamp(fewer, 1.0), (high / rate).clamp(1.0, more));
+            let [least, most] = spread.around(*rate, [low / fewer, high / more]);
+            let [least, most] = [least * fewer, most * more];
             // no spread carries a transfer beyond what its links signal
             let wider = most > high;
             let most = if wider { most.min(high.max(MOST_OF_LINE * self.line_rate_of(transfer))) } else { most };
@@ -351,6 +355,20 @@ impl<'a> Model<'a> {
         };
         let known = transfers.iter().all(|t| known(t.source) && known(t.destination));
         if known && !self.assumes { spread } else { spread.at_least_whole() }
+    }
+
+    /// The least and the most that the links on the way may carry of what is assumed of them, as shares of it.
+    fn width_shares(&self, transfer: &Transfer) -> [f64; 2] {
+        let path = self.machine.fabric.path(transfer.source, transfer.destination);
+        let hops = path.iter().flat_map(|path| &path.hops);
+        let assumed = hops.filter_map(|hop| match &self.links[hop.link.index()].carriage {
+            Carriage::Pcie { assumed, .. } => assumed.as_ref(),
+            _ => None,
+        });
+        assumed.fold([1.0, 1.0], |[least, most], width| {
+            let [fewer, more] = width.shares();
+            [least.min(fewer), most.max(more)]
+        })
     }
 
     /// Whether a NIC's transfer goes through what parts give as a wide range, which no spread of other machines narrows.

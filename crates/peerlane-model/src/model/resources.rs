@@ -338,9 +338,7 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted
             let (known, note) = width_under_load(&link.kind, machine.kind);
             let open = assume != Assume::Nothing && known.raw_rate().is_none();
             let by_fit = || {
-                fitted
-                    .get(&id)
-                    .map(|fit| AssumedWidth { width: fit.width, basis: Basis::Fitted { measured: fit.measured } })
+                fitted.get(&id).map(|fit| AssumedWidth::fitted(fit.width, fit.measured))
             };
             let assumed = open.then(|| by_fit().or_else(|| assumptions::width(machine, parts, id))).flatten();
             let assumed = assumed.filter(|width| width.basis != Basis::Usual || assume == Assume::Usual);
@@ -351,11 +349,9 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted
             });
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
-            // what nothing tells may be half as fast: half the lanes, or a generation less; or else a generation more
-            let share = assumed.map_or(1.0, |a| match a.basis {
-                Basis::Fitted { measured: true } => 1.0,
-                Basis::Parts => parts.end().of(0.5, 1.0, 1.0),
-                Basis::Fitted { measured: false } | Basis::Usual => parts.end().of(0.5, 1.0, 2.0),
+            let share = assumed.map_or(1.0, |a| {
+                let [least, most] = a.shares();
+                parts.end().of(least, 1.0, most)
             });
             match (width.generation, width.lanes, width.raw_rate()) {
                 (Some(generation), Some(lanes), Some(raw)) => Carriage::Pcie {

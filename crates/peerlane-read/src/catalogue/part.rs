@@ -109,6 +109,9 @@ pub struct Part {
     /// Whether a hypervisor emulates it, so that the reported widths of its links mean nothing.
     #[serde(default)]
     pub emulated: bool,
+    /// Whether it is a module of a board (SXM, OAM, a superchip), whose link to the board has all its lanes.
+    #[serde(default)]
+    pub module: bool,
     /// NVLink generation.
     pub nvlink_generation: Option<u8>,
     /// NVLink bricks (ports) it has.
@@ -158,9 +161,7 @@ impl Part {
     /// NVLinks and their generation of a GPU that is a module for boards with NVLink, and not a card for bridges: such boards join
     /// all of them.
     pub fn module_nvlinks(&self) -> Option<(u32, u8)> {
-        const MODULES: [&str; 7] = ["h200", "h20", "b200", "b300", "gb200", "gb300", "h800"];
-        let module = self.name.contains("-sxm") || MODULES.contains(&self.name.as_str());
-        Some((u32::from(self.nvlink_bricks?), self.nvlink_generation?)).filter(|_| module)
+        Some((u32::from(self.nvlink_bricks?), self.nvlink_generation?)).filter(|_| self.module)
     }
 
     /// GB/s that the memory of this product moves: that of the part, else that of the most words that the product's name has.

@@ -49,10 +49,10 @@ fn line(line: &str) -> (String, Scored) {
     (class.to_owned(), scored)
 }
 
-/// How the same machines do now.
-fn now() -> SinglePath {
+/// How the machines of these batches do now.
+fn now(batches: &[&str]) -> SinglePath {
     let mut cases = Vec::new();
-    for batch in ["1", "2"] {
+    for batch in batches {
         for entry in fs::read_dir(root().join("published/first-contact").join(batch)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -67,7 +67,10 @@ fn section() -> String {
     let table = fs::read_to_string(root().join("validation/first-contact-machines.csv")).unwrap();
     let mut by_class: BTreeMap<String, Scored> = BTreeMap::new();
     let mut machines: Vec<&str> = Vec::new();
-    for text in table.lines().skip(1) {
+    let batch = |text: &&str| text.split(',').next().unwrap_or_default().parse::<u32>().unwrap();
+    let lines: Vec<&str> = table.lines().skip(1).collect();
+    let last = lines.iter().map(batch).max().unwrap();
+    for text in lines.iter().filter(|text| batch(text) + 1 >= last) {
         let (class, scored) = line(text);
         by_class.entry(class).or_default().add(&scored);
         machines.extend(text.split(',').nth(1));
@@ -82,16 +85,18 @@ fn section() -> String {
         }
         rows += &scored.row(class.name());
     }
-    let now = now();
+    let batches = [last - 1, last].map(|batch| batch.to_string());
+    let now = now(&batches.each_ref().map(String::as_str));
     let pc = |share: Option<f64>| share.map_or("—".to_owned(), |share| format!("{:.0} %", share * 100.0));
     format!(
-        "{} machines that nobody here had seen, described from their sources alone by people who saw no prediction\n\
-         ([published/first-contact](../published/README.md)), and scored once, at commit c4bba008. A figure without a prediction\n\
-         counts as outside. Most sources do not state how wide a link is; then nothing was predicted. Errors are of the figures that had a\n\
-         prediction, by the median of a machine and class.\n\n\
+        "{} machines of the last two batches (of {last}), which nobody here had seen, described from their sources alone by people who saw no\n\
+         prediction ([published/first-contact](../published/README.md)), and scored once, at the commits that\n\
+         [validation/](../validation/README.md) names. A figure without a prediction counts as outside. Most sources do not state how wide a link\n\
+         is; of the earlier batch such figures had no prediction. Errors are of the figures that had one, by the median of a machine and\n\
+         class.\n\n\
          | class | figures | predicted | median | 85th percentile | inside, of all |\n|---|---|---|---|---|---|\n{}{rows}\n\
-         This is no score: since then every figure has a prediction, by the machine that `predict` assumes. Of {} bandwidths of single\n\
-         paths {} lie inside their interval now, whose median half-width is {}: a link of unknown width may be half as wide.\n",
+         This is no score: of {} bandwidths of single paths of the same machines {} lie inside their interval now, whose median half-width is\n\
+         {}: the link of a card whose width no source states may have a quarter of its rate.\n",
         machines.len(),
         all.row("single paths together"),
         now.n,
