@@ -9,6 +9,9 @@ pub(super) const RULE: Rule = Rule::new("limited-link", Many(run));
 /// GPUs and fast adapters are built for so many lanes; disks for fewer.
 const FEWEST: u8 = 8;
 
+/// Disks are built for so many.
+const OF_A_DISK: u8 = 4;
+
 /// The source's name of what only the kernel logged.
 const KERNEL_LOG: &str = "kernel log";
 
@@ -29,7 +32,9 @@ enum Device {
     Unknown,
     /// By its lanes, a card or an adapter; nothing but the log is known of the machine, so that its slot may have no more.
     OfALog,
-    /// A disk, a sound card.
+    /// By its lanes, a disk, whose link does not save power while the kernel enumerates it.
+    Disk,
+    /// A sound card.
     Other,
 }
 
@@ -65,6 +70,12 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
              generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
              this rate.",
         )
+    } else if device == Device::Disk {
+        (
+            format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
+            "If the device is to read and write at its rate, move it to a slot of its generation, best of the CPU: those of \
+             chipsets and of older boards are slower.",
+        )
     } else {
         (
             format!(
@@ -77,10 +88,12 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     };
     let severity = match device {
         Device::Peer | Device::Unknown | Device::OfALog if narrow => Warning,
+        Device::Disk => Warning,
         _ => Info,
     };
     let more = if of.len() > 1 { format!("; {} devices have such a line", of.len()) } else { String::new() };
     let kind = match device {
+        Device::Disk => Design,
         _ if !narrow => Measurement,
         Device::OfALog => Design,
         _ => Fault,
@@ -96,7 +109,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         .confirm(confirm::WIDTH_OF_DEVICE)
         .cost(rates.filter(|_| narrow).and_then(|(possible, now)| Cost::of_rate(possible.gb(), now.gb())))
         .about_nodes(names)
-        .losing(if device == Device::Other { 0.0 } else { lost });
+        .losing(if matches!(device, Device::Disk | Device::Other) { 0.0 } else { lost });
     Some(raised)
 }
 
@@ -120,6 +133,7 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
             }
             Some(_) => Device::Other,
         },
+        None if limit.capable.lanes == Some(OF_A_DISK) => Device::Disk,
         _ => Device::Other,
     }
 }
@@ -184,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn unlike_widths_are_findings_of_their_own_and_other_devices_info() {
+    fn unlike_widths_are_findings_of_their_own_and_disks_are_limits() {
         let nvme = ("0000:81:00.0", "3.0 x1", "4.0 x4");
         let found = reported(&[("0000:43:00.0", "3.0 x8", "3.0 x16"), nvme]);
         let reported: Vec<_> = found.iter().map(|f| (f.severity, join(&f.subjects, ""))).collect();
-        assert_eq!(reported, [(Error, "mlx5_0".to_owned()), (Info, "0000:81:00.0".to_owned())]);
+        assert_eq!(reported, [(Error, "mlx5_0".to_owned()), (Warning, "0000:81:00.0".to_owned())]);
         assert!(found[0].summary.contains("3.0 x8, although capable of 3.0 x16"), "{}", found[0].summary);
         assert!(found[1].summary.contains("3.0 x1, although capable of 4.0 x4"), "{}", found[1].summary);
     }
@@ -201,7 +215,7 @@ mod tests {
         assert_eq!((found[0].severity, found[0].certainty), (Warning, Possible));
         let mut b = FabricBuilder::new();
         b.node(Node::new("mlx5_0", NodeKind::Nic));
-        assert_eq!(reported_of(b, &[("0000:81:00.0", "3.0 x1", "4.0 x4")])[0].severity, Info, "a disk's lanes");
+        assert_eq!(reported_of(b, &[("0000:81:00.0", "3.0 x1", "4.0 x4")])[0].severity, Warning, "a disk's lanes");
     }
 
     #[test]

@@ -127,8 +127,10 @@ fn not_offered(view: &View) -> Option<Raised> {
     let products = distinct(ends.iter().filter_map(product)).join(", ");
     let named = view.names(pairs.iter().copied());
     let origins = ends.iter().flat_map(|id| &view.fabric().node(*id).origins);
+    // a list of GPUs does not say that they are to exchange data
+    let is_listed_only = pairs.iter().all(|(a, b)| view.class(*a, *b).is_none());
     let raised = RULE
-        .raise(Design, Warning, Likely)
+        .raise(Design, if is_listed_only { Info } else { Warning }, Likely)
         .summary(format!("No peer-to-peer (P2P) access over PCIe between {}: {products}", words::pairs(&named)))
         .expected("peer-to-peer access, where GPUs exchange data directly")
         .measured("a product to which NVIDIA's driver does not offer peer access over PCIe")

@@ -337,9 +337,7 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted
         LinkKind::Pcie { .. } => {
             let (known, note) = width_under_load(&link.kind, machine.kind);
             let open = assume != Assume::Nothing && known.raw_rate().is_none();
-            let by_fit = || {
-                fitted.get(&id).map(|fit| AssumedWidth::fitted(fit.width, fit.measured))
-            };
+            let by_fit = || fitted.get(&id).map(|fit| AssumedWidth::fitted(fit.width, fit.measured));
             let assumed = open.then(|| by_fit().or_else(|| assumptions::width(machine, parts, id))).flatten();
             let assumed = assumed.filter(|width| width.basis != Basis::Usual || assume == Assume::Usual);
             // the half of it that a source states stays

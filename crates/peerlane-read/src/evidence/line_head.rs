@@ -208,6 +208,10 @@ fn syslog<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 /// `ERROR: `, `ERROR `, `level=error `, `E0720 16:15:36.123456 4753 `.
 fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     let word = rest.split_whitespace().next()?;
+    if let Some(level) = of_x_server(word) {
+        (head.level, head.is_log) = (head.level.max(Some(level)), true);
+        return Some(word.len());
+    }
     let plain = word.trim_end_matches(':');
     if let Some(level) = Level::of(plain).filter(|_| plain.bytes().all(|b| b.is_ascii_uppercase()))
         && (head.is_log || plain.len() < word.len())
@@ -223,7 +227,7 @@ fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
         (head.level, head.is_log) = (head.level.max(Some(Level::Quiet)), true);
         return Some("NCCL INFO".len());
     }
-    // glog: a letter, month and day, then a time
+    // glog: a letter, month and day, then a time; TensorFlow: a letter, then the place in its source
     let (letter, date) = word.split_at_checked(1)?;
     let level = match letter {
         "E" | "F" => Level::Error,
@@ -232,11 +236,22 @@ fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
         _ => return None,
     };
     let is_date = date.len() == 4 && date.bytes().all(|b| b.is_ascii_digit());
-    let is_time = rest.get(word.len()..)?.split_whitespace().next()?.bytes().filter(|b| *b == b':').count() == 2;
-    (is_date && is_time).then(|| {
+    let next = rest.get(word.len()..)?.split_whitespace().next()?;
+    let is_time = next.bytes().filter(|b| *b == b':').count() == 2;
+    let is_place = date.is_empty() && next.ends_with(']') && next.contains(".cc:");
+    (is_date && is_time || is_place).then(|| {
         (head.level, head.is_log) = (head.level.max(Some(level)), true);
         word.len()
     })
+}
+
+/// The marks of an X server's log: `(EE)` of errors, and those of what was found, set or warned of.
+fn of_x_server(word: &str) -> Option<Level> {
+    match word {
+        "(EE)" => Some(Level::Error),
+        "(WW)" | "(II)" | "(--)" | "(**)" | "(==)" | "(++)" | "(!!)" | "(NI)" => Some(Level::Quiet),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +273,8 @@ mod tests {
             ("2024-05-03T10:11:12.123456+00:00 host1 kernel: ", Some("host1"), None),
             ("2024-05-03T10:11:12.123456Z ", None, None),
             ("[Mar 21 2025 20:45:38] [ERROR] [tid 39] ", None, Some(Level::Error)),
+            ("[    12.345] (EE) ", None, Some(Level::Error)),
+            ("2024-05-20 10:11:12.123456: I core/util/port.cc:113] ", None, Some(Level::Quiet)),
             ("[pod/train-0/main] ", Some("train-0"), None),
             ("{\"log\":\"", None, None),
             ("worker-1  | [rank3]: ", Some("worker-1"), None),

@@ -12,7 +12,7 @@ use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::OpenLine;
-use words::{Words, is_counter, is_failure, is_of_others, names_part};
+use words::{Words, exception, is_counter, is_failure, is_of_others, is_traceback, names_part};
 
 const TOOL: &str = "lines that are not known";
 
@@ -33,6 +33,9 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     let read = read_lines(text, found);
     let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
     let mut all: Vec<(OpenLine, u32)> = Vec::new();
+    // the exception at the end of a traceback is the report
+    let ends_in_exception =
+        text.iter().any(|(_, line)| exception(line.get(head(line).end..).unwrap_or_default().trim()));
     for (i, line) in text.iter() {
         let is_known = understood.get(i) == Some(&true) || read.get(i) == Some(&true);
         if is_known || line.len() > LONGEST || line.trim().is_empty() {
@@ -40,6 +43,9 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         }
         let head = head(line);
         let rest = line.get(head.end..).unwrap_or_default().trim();
+        if ends_in_exception && is_traceback(rest) {
+            continue;
+        }
         if !speaks_of_trouble(&head, rest) || kernel::is_read(line) || fabric_manager::is_read(line) {
             continue;
         }
@@ -142,6 +148,8 @@ mod tests {
             "ERROR: no route between the two",
             "error: cannot map the memory of the other GPU",
             "RuntimeError: the collective did not complete",
+            "Traceback (most recent call last):\n  File \"x.py\", line 1, in f\nWidgetError: no widget",
+            "[ 12.345] (EE) NVIDIA(0): the widget of the GPU is gone",
             "peer exchange ... FAILED",
             "Result = FAIL",
             "test 3: FAIL",
@@ -176,6 +184,9 @@ mod tests {
             "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
             "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
             "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
+            "[ 1.234567] i915 0000:00:02.0: [drm] Panel is missing widgets, which are not used",
+            "[ 12.345] (WW) NVIDIA(0): the widget is missing",
+            "2024-05-20 10:11:12.123456: I core/util/port.cc:113] widgets failed before and are invalid now",
             "ERR:          0",
             "ERRORS",
             "error handling",

@@ -318,9 +318,12 @@ fn syslog(line: &str) -> Option<(Label, usize)> {
     (shaped && words.next().is_none()).then(|| (Label::Host(host.to_owned()), line.len() - rest.len()))
 }
 
-/// `node7: `, which pdsh and clush print, and `0: ` of `srun -l`.
+/// `node7: `, which pdsh and clush print, and `0: ` of `srun -l`, whose numbers stand below each other.
 fn word(line: &str) -> Option<(Label, usize)> {
     let (word, rest) = line.split_once(':')?;
+    let number = word.trim_start();
+    let is_task = number.len() < word.len() && word.len() <= 7 && number.bytes().all(|b| b.is_ascii_digit());
+    let word = if is_task { number } else { word };
     let named = (1..=63).contains(&word.len())
         && super::words::gpu_number(word).is_none()
         && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
@@ -367,6 +370,7 @@ mod tests {
             "May  3 10:11:12 node7 topo[4411]: ",
             "node7: ",
             "0: ",
+            "  7: ",
         ] {
             let body: String = plain[..2].iter().map(|l| format!("{prefix}{l}\n")).collect();
             assert!(parts(&body).is_empty(), "two lines are no log: {prefix}");

@@ -30,7 +30,11 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
             Some(driver @ "vfio-pci") if device.is_gpu() || device.is_nic() => {
                 report(Area::Driver, Grade::Note, "Kernel driver in use:", driver);
             }
-            None if block.has_modules && shows_drivers && (device.is_gpu() || device.is_nic()) => {
+            // a listing that was not filtered names the driver next to the modules
+            None if block.has_modules
+                && (shows_drivers || device.running.lanes.is_some())
+                && (device.is_gpu() || device.is_nic()) =>
+            {
                 report(Area::Driver, Grade::Suspect, "Kernel driver in use:", "none");
             }
             _ => {}

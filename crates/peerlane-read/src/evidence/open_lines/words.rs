@@ -221,8 +221,13 @@ pub(super) fn is_failure(line: &str) -> bool {
     line.split_whitespace().count() <= 12 && ENDS.iter().any(|end| line.ends_with(end))
 }
 
+/// The first line of a report whose last line is the exception.
+pub(super) fn is_traceback(line: &str) -> bool {
+    line.starts_with("Traceback (most recent call last)")
+}
+
 /// `RuntimeError: …`, `torch.distributed.DistBackendError: …`.
-fn exception(line: &str) -> bool {
+pub(super) fn exception(line: &str) -> bool {
     let Some((name, rest)) = line.split_once(": ") else { return false };
     let named = name.ends_with("Error") || name.ends_with("Exception");
     named
@@ -323,12 +328,33 @@ pub(super) fn is_of_others(line: &str) -> bool {
         let rest = first.strip_prefix(*other);
         rest.is_some_and(|rest| other.ends_with('_') || rest.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
     };
-    OTHERS.iter().any(is_it) && !line.contains("nvidia") && !line.contains("NVRM")
+    let is_of_display = line.contains("[drm]") && DISPLAY.iter().any(|word| line.contains(word));
+    (OTHERS.iter().any(is_it) || is_of_display) && !line.contains("nvidia") && !line.contains("NVRM")
 }
 
+/// What the kernel's display code is about, which no path between devices is.
+const DISPLAY: [&str; 14] = [
+    "Panel",
+    "HDR",
+    "HDMI",
+    "EDID",
+    "backlight",
+    "connector",
+    "CONNECTOR",
+    "CRTC",
+    "PSR",
+    "VBT",
+    "DMC firmware",
+    "vblank",
+    "fbdev",
+    "link training",
+];
+
 /// Drivers, buses and devices of paths between GPUs, adapters and host memory, in lines of the system.
-const PARTS: [&str; 30] = [
+const PARTS: [&str; 32] = [
     "NVRM",
+    "NVIDIA(",
+    "AMDGPU(",
     "nvidia",
     "nvswitch",
     "nvlink",
