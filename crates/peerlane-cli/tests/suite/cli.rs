@@ -1,6 +1,6 @@
 //! The binary as a user meets it: exit statuses, JSON, broken input, widths, colours.
 
-use crate::common::{command, err, file, json, path, peerlane, status, stdout, with_input};
+use crate::common::{command, err, file, json, path, peerlane, some, status, stdout, with_input};
 
 fn systems() -> Vec<String> {
     let list = json(&["systems", "--json"]);
@@ -319,7 +319,7 @@ fn one_of_several_machines_can_be_chosen() {
 fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
     let names = systems();
     assert!(names.len() >= 10);
-    for name in &names {
+    for name in some(&names, 4) {
         for args in [
             vec!["check", name],
             vec!["check", name, "-v"],

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::{command, err, out, status, stdout};
+use crate::common::{command, err, everything, out, some, status, stdout};
 use crate::help::commands;
 
 const TABLE: &str = include_str!("options/table.txt");
@@ -192,7 +192,8 @@ fn every_option_shows_or_is_refused() {
     files(&from);
     let files = listed(&from);
     let table = table();
-    let lines: Vec<&Line> = table.iter().filter(|line| ["shows", "refuses"].contains(&line.kind.as_str())).collect();
+    let told = table.iter().filter(|line| ["shows", "refuses"].contains(&line.kind.as_str()));
+    let lines: Vec<&Line> = some(told, 3).collect();
     // lines of a command share what to compare with
     let sections: Vec<&[&Line]> = lines.chunk_by(|a, b| a.command == b.command).collect();
     let next = AtomicUsize::new(0);
@@ -216,7 +217,7 @@ fn every_option_shows_or_is_refused() {
     });
     fs::remove_dir_all(folder).unwrap();
     assert!(wrong.is_empty(), "{} of {} lines:\n{}", wrong.len(), lines.len(), wrong.join("\n"));
-    assert!(lines.len() > 300, "{}", lines.len());
+    assert!(lines.len() > if everything() { 300 } else { 100 }, "{}", lines.len());
 }
 
 /// The first lines of two outputs.

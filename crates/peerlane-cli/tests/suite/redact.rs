@@ -8,7 +8,7 @@ use std::process::Output;
 use base64::Engine;
 use serde_json::Value;
 
-use crate::common::{command, err, path, status};
+use crate::common::{command, err, everything, path, some, status};
 use crate::planted::{NAMES, SECRETS, TREE, sources};
 
 /// An empty folder of a test's own.
@@ -207,7 +207,7 @@ fn same(at: &str, plain: &Value, redacted: &Value, differ: &mut Vec<String>) {
 #[test]
 fn a_redacted_capture_is_the_same_machine() {
     let (mut differ, mut compared) = (Vec::new(), 0);
-    for capture in captures() {
+    for capture in some(captures(), 3) {
         let (folder, file) = (capture.parent().unwrap(), capture.file_name().unwrap().to_str().unwrap());
         // a known gap: rows of a table that NCCL's log interrupts are lost (docs/security.md)
         if file == "all_reduce_perf-debug.txt" {
@@ -225,7 +225,7 @@ fn a_redacted_capture_is_the_same_machine() {
             }
         }
     }
-    assert!(compared > 40, "{compared}");
+    assert!(compared > if everything() { 40 } else { 12 }, "{compared}");
     assert!(differ.is_empty(), "{} of {compared} documents differ\n{}", differ.len(), differ.join("\n"));
     println!("{compared} documents are the same up to names");
 }

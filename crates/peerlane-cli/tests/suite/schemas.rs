@@ -11,7 +11,7 @@ use jsonschema::Validator;
 use peerlane::selftest::{Depth, selftest};
 use serde_json::{Value, json};
 
-use crate::common::{err, file, path, peerlane};
+use crate::common::{err, everything, file, path, peerlane, some};
 
 /// Systems, clusters and captures in the repository alone.
 const FEWEST: usize = 45;
@@ -167,9 +167,11 @@ fn every_input_gives_documents_by_their_schemas() {
         commands.push(command(&["map", target]));
         commands.push(command(&["explain", target, "GPU0", "GPU1"]));
     }
+    let commands: Vec<_> = some(commands, 4).collect();
     let found = all(&commands);
     println!("{inputs} inputs, {} commands: {found:?}", commands.len());
-    assert!(found["peerlane/check/3"] > 20 && found["peerlane/explanation/2"] > 40, "{found:?}");
+    let least = if everything() { [20, 40] } else { [6, 12] };
+    assert!(found["peerlane/check/3"] > least[0] && found["peerlane/explanation/2"] > least[1], "{found:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod sources;
 use std::collections::BTreeSet;
 use std::process::Output;
 
-use crate::common::{command, file, path, peerlane, status, stdout};
+use crate::common::{command, everything, file, path, peerlane, status, stdout};
 use oracle::scan;
 use plant::{Site, json_strings, toml_strings, xml_attributes};
 
@@ -52,7 +52,8 @@ fn output(args: &[&str], colour: bool) -> Output {
 fn all_commands(target: &str) {
     let nodes = nodes(target);
     let (a, b) = (nodes.first().map_or("GPU0", String::as_str), nodes.get(1).map_or("GPU1", String::as_str));
-    for colour in [false, true] {
+    let colours: &[bool] = if everything() { &[false, true] } else { &[true] };
+    for &colour in colours {
         for args in [
             &["check", target, "-v", "--fail-on", "never"][..],
             &["map", target, "-v"],

@@ -1,7 +1,7 @@
 //! Links that the kernel reported as slower than their devices, when it enumerated them.
 
 use super::prelude::*;
-use peerlane_machine::fabric::PcieWidth;
+use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, LimitedLink};
 
 pub(super) const RULE: Rule = Rule::new("limited-link", Many(run));
@@ -133,7 +133,10 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
             }
             Some(_) => Device::Other,
         },
-        None if limit.capable.lanes == Some(OF_A_DISK) => Device::Disk,
+        // tunnels of Thunderbolt call themselves 1.0
+        None if limit.capable.lanes == Some(OF_A_DISK) && limit.width.generation > Some(PcieGeneration::Gen1) => {
+            Device::Disk
+        }
         _ => Device::Other,
     }
 }

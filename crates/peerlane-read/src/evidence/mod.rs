@@ -8,6 +8,7 @@
 mod aer;
 mod archive;
 mod budget;
+mod checks;
 #[cfg(test)]
 mod closed_loop;
 mod coverage;

@@ -30,15 +30,14 @@ const LOGS: [&str; 5] = [tool::NCCL_LOG, kernel::TOOL, kernel::COMMAND_LINE, fab
 
 /// Finds the lines, where `understood` has those of known messages.
 pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found: &mut Found) {
-    let read = read_lines(text, found);
+    let known = known(text, understood, found, false);
     let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
     let mut all: Vec<(OpenLine, u32)> = Vec::new();
     // the exception at the end of a traceback is the report
     let ends_in_exception =
         text.iter().any(|(_, line)| exception(line.get(head(line).end..).unwrap_or_default().trim()));
     for (i, line) in text.iter() {
-        let is_known = understood.get(i) == Some(&true) || read.get(i) == Some(&true);
-        if is_known || line.len() > LONGEST || line.trim().is_empty() {
+        if known.get(i) == Some(&true) || line.len() > LONGEST || line.trim().is_empty() {
             continue;
         }
         let head = head(line);
@@ -74,11 +73,20 @@ pub(super) fn keep_those_of_parts(found: &mut Found) {
     }
 }
 
+/// The lines that are understood: `messages` has those of known messages. Rows of rates may have a state next to the rate, so that
+/// they do not count `but_rates`.
+pub(super) fn known(text: &Text, messages: &[bool], found: &Found, but_rates: bool) -> Vec<bool> {
+    let mut known = read_lines(text, found, but_rates);
+    known.iter_mut().zip(messages).for_each(|(known, message)| *known |= message);
+    known
+}
+
 /// The lines that readers of whole blocks understood.
-fn read_lines(text: &Text, found: &Found) -> Vec<bool> {
+fn read_lines(text: &Text, found: &Found, but_rates: bool) -> Vec<bool> {
     let mut read = vec![false; text.len()];
     let blocks =
         found.evidence.iter().filter(|e| !LOGS.contains(&e.origin.tool) && !matches!(e.fact, Fact::Message(_)));
+    let blocks = blocks.filter(|e| !(but_rates && matches!(e.fact, Fact::Rates(_))));
     for (first, last) in blocks.filter_map(|e| e.origin.lines) {
         let lines = (first as usize).saturating_sub(1)..(last as usize).min(read.len());
         if let Some(lines) = read.get_mut(lines) {

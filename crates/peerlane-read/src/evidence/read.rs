@@ -11,7 +11,7 @@ use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::sysfs;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Text, Warning, messages, open_lines, prose, repair, tables, text::is_binary};
+use super::{Evidence, Found, Text, Warning, checks, messages, open_lines, prose, repair, tables, text::is_binary};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
 use peerlane_machine::one_line::shown;
 
@@ -202,6 +202,8 @@ pub fn scan_text(text: &Text) -> Found {
     }
     text.begin();
     let understood = messages::scan(text, &hosts, &mut found);
+    text.begin();
+    checks::scan(text, &open_lines::known(text, &understood, &found, true), &hosts, &mut found);
     text.begin();
     open_lines::scan(text, &understood, &hosts, &mut found);
     text.begin();

@@ -79,3 +79,14 @@ pub(crate) fn file(module: &str, name: &str, content: impl AsRef<[u8]>) -> Strin
     std::fs::write(&path, content).unwrap();
     path.to_str().unwrap().to_owned()
 }
+
+/// One in so many of all, the first among them; all with `PEERLANE_EVERYTHING`, as .ci/nightly sets it.
+pub(crate) fn some<T>(all: impl IntoIterator<Item = T>, one_in: usize) -> impl Iterator<Item = T> {
+    let one_in = if everything() { 1 } else { one_in };
+    all.into_iter().step_by(one_in)
+}
+
+/// Whether nothing is left out.
+pub(crate) fn everything() -> bool {
+    std::env::var_os("PEERLANE_EVERYTHING").is_some()
+}
