@@ -329,3 +329,33 @@ fn an_all_reduce_over_hosts_is_compared_with_their_adapters() {
         assert_eq!(checked["verdict"], verdict, "{busbw} GB/s: {:#}", checked["findings"]);
     }
 }
+
+/// Programs and collectives of a sound machine stand beside what is expected of them, and none of them is a fault alone.
+#[test]
+fn programs_and_collectives_are_shown_beside_what_is_expected() {
+    let shown = |name: &str| {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-parts").join(name);
+        let output = peerlane(&["check", run.to_str().unwrap(), "-v"]);
+        assert_eq!(status(&output), 0, "{}", err(&output));
+        stdout(&output)
+    };
+    let applications = shown("applications.json");
+    assert!(applications.contains("\nHEALTHY"), "{applications}");
+    for row in [
+        "GPU0–GPU3 as 2x2, copies, 4 KiB to 64 MiB",
+        "GPU0–GPU3 as 1x2x2, copies, overlap, L=256 to L=512",
+        "GPU0–GPU3, stores, 2^24 to 2^26",
+    ] {
+        let line =
+            applications.lines().find(|line| line.trim_start().starts_with(row)).unwrap_or_else(|| panic!("{row}"));
+        let ratio = line.split_whitespace().last().unwrap();
+        let ends: Vec<f64> = ratio.split('–').map(|end| end.parse().unwrap()).collect();
+        assert!(ends.iter().all(|end| (0.85..1.2).contains(end)), "{line}");
+    }
+    let collectives = shown("collectives.json");
+    assert!(collectives.contains("Expected and measured") && !collectives.contains("nothing was measured"));
+    assert!(collectives.contains("all-reduce of GPU0–GPU3, 8 B to 1 GiB"), "{collectives}");
+    let evidence: Vec<&str> = collectives.lines().skip_while(|line| *line != "Evidence").skip(1).collect();
+    let once: std::collections::HashSet<&&str> = evidence.iter().collect();
+    assert!(evidence.len() == once.len() && evidence.len() >= 5, "{evidence:?}");
+}

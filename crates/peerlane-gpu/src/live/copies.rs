@@ -129,7 +129,8 @@ impl Copies {
         for lane in &copies.lanes {
             lane.driving.context.synchronize()?;
         }
-        copies.pilot()?;
+        // what was sized ran twice by then
+        copies.pilot(if free { 1 } else { 2 })?;
         let mut first = 0;
         let sizes = copies.steps.iter().map(|n| {
             let size = copies.lanes.get(first).map_or(0, |lane| lane.bytes);
@@ -168,7 +169,7 @@ impl Copies {
         for lane in &mut self.lanes {
             lane.bytes = pilot;
         }
-        self.pilot()?;
+        self.pilot(2)?;
         let slowest = self.lanes.iter().map(|lane| lane.pace).fold(0.0, f64::max);
         let wanted = pilot as f64 * self.sample_time / slowest.max(1e-9);
         let bytes = (wanted as usize).next_power_of_two().clamp(LEAST_BYTES.min(most), most);
@@ -178,10 +179,10 @@ impl Copies {
         Ok(())
     }
 
-    /// A few messages of each lane, twice, of which the second tells the pace.
-    fn pilot(&mut self) -> Result<(), Problem> {
+    /// A few messages of each lane, so many times, of which the last tells the pace: the first time after nothing ran is cold.
+    fn pilot(&mut self, times: usize) -> Result<(), Problem> {
         let marks = if self.lanes.len() > 1 { PILOT_MARKS.min(self.most_queued(1).max(1)) } else { 1 };
-        for _ in 0..2 {
+        for _ in 0..times {
             let few = vec![(marks, 1); self.lanes.len()];
             self.go(&few)?;
         }

@@ -169,8 +169,8 @@ mod tests {
         let counters = errors.iter().map(|(counter, by)| {
             let link = counter.is_nvlink().then_some(3);
             let errors = vec![Rise { counter: *counter, of: "GPU1".to_owned(), link, by: *by }];
-            let (moved, nvlinks, gpus, reading) = Default::default();
-            Counted { steps: vec![0], moved, nvlinks, read: ErrorCounter::ALL.to_vec(), errors, gpus, reading }
+            let (moved, nvlinks, gpus, spent, reading) = Default::default();
+            Counted { steps: vec![0], moved, nvlinks, read: ErrorCounter::ALL.to_vec(), errors, gpus, spent, reading }
         });
         case.run.as_mut().unwrap().run.counters = counters.collect();
         let found = findings(&case, run);
@@ -200,8 +200,8 @@ mod tests {
     fn an_adapter_that_the_machine_does_not_have_is_no_subject() {
         let mut case = measured(switched(2), []);
         let errors = vec![Rise { counter: ErrorCounter::PortDowned, of: "mlx5_0/1".to_owned(), link: None, by: 1 }];
-        let (moved, nvlinks, gpus, reading) = Default::default();
-        let counted = Counted { steps: vec![], moved, nvlinks, read: vec![], errors, gpus, reading };
+        let (moved, nvlinks, gpus, spent, reading) = Default::default();
+        let counted = Counted { steps: vec![], moved, nvlinks, read: vec![], errors, gpus, spent, reading };
         case.run.as_mut().unwrap().run.counters = vec![counted];
         assert!(findings(&case, run)[0].subjects.is_empty());
     }

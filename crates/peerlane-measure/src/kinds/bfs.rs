@@ -77,8 +77,13 @@ impl<'w> Kind<'w> for &'w Bfs {
 
     fn predicted(&self, model: &Model) -> Option<Predicted> {
         let predicted = model.bfs(self)?;
-        let exchange = Some(predicted.exchange / predicted.total);
-        Some(Predicted { value: self.edges() as f64 / predicted.total / 1e9, exchange })
+        let gteps = |seconds: f64| self.edges() as f64 / seconds / 1e9;
+        Some(Predicted {
+            value: gteps(predicted.total),
+            worst: gteps(predicted.most),
+            is_confirmed: true,
+            exchange: Some(predicted.exchange / predicted.total),
+        })
     }
 
     /// As slow as the slowest of its GPUs.

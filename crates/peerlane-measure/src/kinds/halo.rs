@@ -108,8 +108,10 @@ impl<'w> Kind<'w> for &'w Halo {
     }
 
     fn predicted(&self, model: &Model) -> Option<Predicted> {
-        let value = model.halo(self)?.notified(self.face.0 as f64) * 1e6;
-        Some(Predicted { value, exchange: None })
+        let (time, face) = (model.halo(self)?, self.face.0 as f64);
+        let [_, most] = time.interval(face);
+        let is_confirmed = time.is_confirmed();
+        Some(Predicted { value: time.notified(face) * 1e6, worst: most * 1e6, is_confirmed, exchange: None })
     }
 
     fn simulate(&self, size: Size, truth: &Truth) -> Result<Task, String> {

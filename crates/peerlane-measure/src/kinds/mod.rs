@@ -179,6 +179,10 @@ pub struct TableCell {
 pub struct Predicted {
     /// In the unit of the first of [`Kind::answers`].
     pub value: f64,
+    /// The longest time, or the least rate, that is no surprise.
+    pub worst: f64,
+    /// Whether this way was measured before; what is only extrapolated is shown, and nothing is compared with it.
+    pub is_confirmed: bool,
     /// The share of the time in which GPUs exchange something, where that is known.
     pub exchange: Option<f64>,
 }

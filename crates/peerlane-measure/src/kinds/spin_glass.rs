@@ -6,7 +6,7 @@ use peerlane_machine::exchange::Exchange;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::{list, ranges};
 use peerlane_machine::spin_glass::SpinGlass;
-use peerlane_model::model::Model;
+use peerlane_model::model::{HalfSweep, Model};
 
 /// Sides at which everything is measured, from what caches hold to what takes 14 GB.
 const SIDES: [u32; 5] = [64, 128, 256, 512, 1024];
@@ -175,8 +175,13 @@ impl<'w> Kind<'w> for &'w SpinGlass {
 
     fn predicted(&self, model: &Model) -> Option<Predicted> {
         let predicted = model.spin_glass(self)?;
-        let exchange = Some(predicted.exchange / predicted.total);
-        Some(Predicted { value: predicted.total / updates(self) * 1e12, exchange })
+        let ps = |half_sweep: f64| half_sweep / updates(self) * 1e12;
+        Some(Predicted {
+            value: ps(predicted.total),
+            worst: ps(predicted.most),
+            is_confirmed: HalfSweep::is_confirmed(self),
+            exchange: Some(predicted.exchange / predicted.total),
+        })
     }
 
     /// As slow as the slowest of its GPUs.

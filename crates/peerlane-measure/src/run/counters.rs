@@ -87,6 +87,9 @@ pub struct Counted {
     /// The GPUs at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuCondition>,
+    /// How long the steps took, with all that is done around their samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Seconds>,
     /// How long it took to read all counters once, at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Seconds>,
@@ -174,6 +177,7 @@ impl Reading {
             read,
             errors,
             gpus: self.gpus,
+            spent: None,
             reading: None,
         }
     }

@@ -33,6 +33,8 @@ pub struct SearchTime {
     pub exchange: f64,
     /// All of it.
     pub total: f64,
+    /// All of it, where the host memory that levels go through gives several GPUs the least that it may.
+    pub most: f64,
 }
 
 impl Model<'_> {
@@ -55,15 +57,14 @@ impl Model<'_> {
         let n = gpus.len() as f64;
         let other = if search.exchange == Exchange::Staged { OTHER_STAGED } else { OTHER };
         let look = LEVELS * (LEVEL + (n - 1.0) * other) + search.vertices() as f64 / n * vertex;
-        let exchange = if gpus.len() > 1 { LEVELS * self.all_gather(search, &gpus)? } else { 0.0 };
-        Some(SearchTime { look, exchange, total: look + exchange })
+        let [exchange, most] = if gpus.len() > 1 { self.all_gather(search, &gpus)? } else { [0.0, 0.0] };
+        Some(SearchTime { look, exchange, total: look + exchange, most: look + most })
     }
 
-    /// Every GPU sends its vertices of a level to every other.
-    fn all_gather(&self, search: &Bfs, gpus: &[NodeId]) -> Option<f64> {
-        let pairs = gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b)));
-        let sends: Vec<(NodeId, NodeId)> = pairs.filter(|(a, b)| a != b).collect();
+    /// Every GPU sends its vertices of each level to every other: usually, and at the most.
+    fn all_gather(&self, search: &Bfs, gpus: &[NodeId]) -> Option<[f64; 2]> {
         let bytes = search.bitmap().0 as f64 / gpus.len() as f64;
-        Some(self.exchange_time(&sends, search.exchange)?.seconds(bytes))
+        let time = self.all_gather_time(gpus, search.exchange)?;
+        Some([time.seconds(bytes), time.seconds_at_most(bytes)].map(|level| LEVELS * level))
     }
 }

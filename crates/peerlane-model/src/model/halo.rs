@@ -4,27 +4,19 @@
 use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
+mod time;
+
+pub use time::HaloTime;
+
 use super::Model;
 use super::exchange::ExchangeTime;
 use super::spin_glass::{HalfSweep, Pace, SpinGlassAdvice, around, is_beyond_caches, spin_glass_advice};
 use peerlane_machine::exchange::Exchange;
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::halo::Halo;
 use peerlane_machine::spin_glass::SpinGlass;
 
 /// Sizes of faces whose times are given.
 const FACES: [u64; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
-
-/// Seconds that an exchange of small faces takes longer where nothing else is under way. A kernel of its own stores faces that no
-/// other computes, and staged faces wait for both copies of the step before: 10.2 and 34.7 µs for faces of 4 KiB between two
-/// H200 (`captures/h200x2-vm-runs/halo.json`), less what telling it takes.
-fn alone(method: Exchange) -> f64 {
-    match method {
-        Exchange::Stores => 5.6e-6,
-        Exchange::Copies => 0.0,
-        Exchange::Staged => 5e-6,
-    }
-}
 
 /// Which method to use for a halo exchange.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -70,19 +62,6 @@ pub struct OverlapFrom {
     pub hides: Option<u32>,
     /// Bytes of each GPU's part there.
     pub hides_bytes: Option<u64>,
-}
-
-impl Model<'_> {
-    /// What an exchange of all faces takes, by their size; `None` where a rate is not known, or where a method needs peer access
-    /// that is not there.
-    pub fn halo(&self, halo: &Halo) -> Option<ExchangeTime> {
-        if halo.problem().is_some() {
-            return None;
-        }
-        let gpus = self.named(&halo.gpus)?;
-        let sends: Vec<(NodeId, NodeId)> = halo.sends().map(|sent| (gpus[sent.from], gpus[sent.to])).collect();
-        Some(self.exchange_time(&sends, halo.exchange)?.later(alone(halo.exchange)))
-    }
 }
 
 impl HaloAdvice {

@@ -37,7 +37,7 @@ use assumptions::AssumedBundle;
 pub use bfs::SearchTime;
 pub use class::Class;
 pub use exchange::ExchangeTime;
-pub use halo::{FastestFrom, HaloAdvice, MethodAdvice, OverlapFrom, halo_advice};
+pub use halo::{FastestFrom, HaloAdvice, HaloTime, MethodAdvice, OverlapFrom, halo_advice};
 pub use latency::Latency;
 use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PathClass, PcieWidth};
 use peerlane_machine::machine::Machine;

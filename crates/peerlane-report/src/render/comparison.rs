@@ -1,18 +1,22 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
 mod off;
+mod programs;
 mod table;
 
 use std::collections::{HashMap, HashSet};
 
+use peerlane::case::Case;
 use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source, Standing};
 use peerlane::fabric::{Fabric, NodeKind};
 use peerlane::matrix::{Engine, Unit};
+use peerlane::model::Model;
 use peerlane::names::{natural, ranges};
 
 use super::label;
 use super::text::{count, span, width};
 pub(crate) use off::{better, worse};
+pub(crate) use programs::count as programs_measured;
 use table::Shared;
 pub use table::{Head, write};
 
@@ -30,6 +34,8 @@ pub struct Section {
     sources: Vec<String>,
     unit: Unit,
     cells: Vec<Cell>,
+    /// Whether each row is a name, and its columns are sizes: not the ends of a path.
+    named: bool,
 }
 
 struct Line {
@@ -107,6 +113,16 @@ pub fn sections(comparison: &Comparison, known: &Fabric, apart: bool) -> Vec<Sec
     sections.all
 }
 
+/// The same with what programs and collectives of a run took; expectations alone are not shown beside these.
+pub(crate) fn with_programs(sections: Vec<Section>, case: &Case, model: &Model) -> Vec<Section> {
+    let programs = programs::sections(case, model);
+    if programs.is_empty() {
+        return sections;
+    }
+    let measured = |section: &Section| section.cells.iter().any(|cell| cell.measured.is_some());
+    sections.into_iter().filter(measured).chain(programs).collect()
+}
+
 struct Sections<'a> {
     fabric: &'a Fabric,
     apart: bool,
@@ -164,7 +180,7 @@ impl Sections<'_> {
                     section.sources.push(source);
                 }
             }
-            None => self.all.push(Section { what, sources: vec![source], unit, cells }),
+            None => self.all.push(Section { what, sources: vec![source], unit, cells, named: false }),
         }
     }
 }
@@ -186,6 +202,10 @@ impl Section {
     /// Whether it has any expectation.
     pub fn expects(&self) -> bool {
         self.cells.iter().any(|c| c.expected.is_some())
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        if self.named { by_name(&self.cells) } else { group(&self.cells) }
     }
 
     /// Its metric and source in one line of at most `columns`, without the part that is `shared` by all.
@@ -226,6 +246,25 @@ fn group(cells: &[Cell]) -> Vec<Line> {
         }
     }
     groups.iter().map(|cells| line(cells)).collect()
+}
+
+/// A line for each name, with the range of its sizes.
+fn by_name(cells: &[Cell]) -> Vec<Line> {
+    let mut groups: Vec<Vec<&Cell>> = Vec::new();
+    for cell in cells {
+        match groups.iter_mut().find(|group| group.first().is_some_and(|first| first.row == cell.row)) {
+            Some(group) => group.push(cell),
+            None => groups.push(vec![cell]),
+        }
+    }
+    let named = |group: &Vec<&Cell>| {
+        let [first, .., last] = group.as_slice() else {
+            let between = group.iter().map(|cell| format!("{}, {}", cell.row, cell.col)).collect();
+            return Line { between, ..line(group) };
+        };
+        Line { between: format!("{}, {} to {}", first.row, first.col, last.col), ..line(group) }
+    };
+    groups.iter().map(named).collect()
 }
 
 fn line(cells: &[&Cell]) -> Line {
@@ -361,7 +400,7 @@ pub fn rows(sections: &[Section]) -> Vec<Row> {
         measured: text(line.measured),
         ratio: text(line.ratio),
     };
-    sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
+    sections.iter().flat_map(|s| s.lines().into_iter().map(move |line| row(s, line))).collect()
 }
 
 /// Whether there are measured numbers but no expectations.
@@ -403,6 +442,7 @@ mod tests {
             sources: vec!["peerlane measure".to_owned()],
             unit: Unit::GigabytesPerSecond,
             cells,
+            named: false,
         };
         let shown = |sections: &[Section]| {
             let mut out = Vec::new();

@@ -1,5 +1,6 @@
 //! Findings, unknowns and assumptions, in words.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -244,7 +245,10 @@ pub fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> io::Res
     sentences(out, "Assumed", &machine.assumptions, most)?;
     sentences(out, "Warnings", &warnings, most)?;
     if verbose {
-        let evidence: Vec<String> = machine.evidence.iter().map(|e| e.origin.to_string()).collect();
+        // a source tells many things
+        let mut seen = HashSet::new();
+        let origins = machine.evidence.iter().map(|e| e.origin.to_string());
+        let evidence: Vec<String> = origins.filter(|origin| seen.insert(origin.clone())).collect();
         sentences(out, "Evidence", &evidence, usize::MAX)?;
     }
     Ok(())

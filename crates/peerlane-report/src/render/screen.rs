@@ -161,15 +161,19 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
     let mut kinds = Vec::new();
     let numbers = match values {
         Tally { values: 0, expected, .. } => {
-            if *expected > 0 {
+            let programs = comparison::programs_measured(case);
+            if *expected > 0 && programs == 0 {
                 kinds.push(count(*expected, "expected value"));
             }
-            let nothing = match (machine.curves.is_empty(), machine.rates.is_empty()) {
-                (false, _) => "values by message size only",
-                (true, false) => "rates without named ends, compared with nothing (`map` shows them)",
-                (true, true) => "nothing measured",
-            };
-            nothing.to_owned()
+            match (machine.curves.is_empty(), machine.rates.is_empty()) {
+                _ if programs > 0 => {
+                    kinds.push("what is expected of them".to_owned());
+                    format!("{} of programs and collectives", count(programs, "value"))
+                }
+                (false, _) => "values by message size only".to_owned(),
+                (true, false) => "rates without named ends, compared with nothing (`map` shows them)".to_owned(),
+                (true, true) => "nothing measured".to_owned(),
+            }
         }
         Tally { values, compared: 0, .. } => {
             kinds.push("the values".to_owned());

@@ -33,7 +33,8 @@ pub(crate) fn write(
     }
     tree::write(out, &machine.fabric, tree::Options { verbose: true, fold: false })?;
     let values = Values::of(comparison);
-    comparison::write(out, &values.sections, Head::All { assuming: values.assuming }, usize::MAX)?;
+    let sections = comparison::with_programs(values.sections, case, comparison.model());
+    comparison::write(out, &sections, Head::All { assuming: values.assuming }, usize::MAX)?;
     on_assumptions(out, &values.assumptions)?;
     // those of a run are shown with the run
     if case.run.is_none() {

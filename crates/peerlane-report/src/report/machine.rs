@@ -24,8 +24,9 @@ pub(super) fn blocks(case: &Case, comparison: &Comparison, checked: &MachineChec
     let mut blocks = vec![Block::Findings, Block::Drawing("The machine", drawing)];
     blocks.extend(table("Not as expected", false, &comparison::worse(&sections)));
     blocks.extend(comparison::better(&sections).map(Block::Sentence));
-    blocks.extend(table("All values", true, &sections));
-    blocks.push(Block::Sentence(screen::summary(case, checked, &comparison::tally(&sections), None)));
+    let tally = comparison::tally(&sections);
+    blocks.extend(table("All values", true, &comparison::with_programs(sections, case, comparison.model())));
+    blocks.push(Block::Sentence(screen::summary(case, checked, &tally, None)));
     blocks
 }
 

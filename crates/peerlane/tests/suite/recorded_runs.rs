@@ -8,6 +8,7 @@ use peerlane::catalogue::{Parts, system_text};
 use peerlane::check::{Context, Settings, check};
 use peerlane::comparison::Comparison;
 use peerlane::exchange::Exchange;
+use peerlane::halo::Halo;
 use peerlane::matrix::Direction;
 use peerlane::model::{Model, Pace};
 use peerlane::names::is_host;
@@ -329,21 +330,55 @@ fn off_prediction(run: &Run) -> Vec<(SpinGlass, f64)> {
     all.iter().map(off).collect()
 }
 
-/// What docs/applications.md says of plain exchanges: copies of faces of 1 MiB and more are served in pieces.
-#[test]
-fn halo_exchanges_are_as_predicted_but_for_copies_of_some_sizes() {
-    let run = record_of("h200x2-vm-runs", "halo.json");
+/// Plain exchanges of a record with the share by which they take longer than predicted, and than they may at the most.
+fn off_halos(run: &Run) -> Vec<(&Halo, f64, f64)> {
     let case = Case::of_run(run.clone(), "run.json").unwrap();
     let model = Model::new(&case.machine, Parts::embedded());
-    let mut compared = 0;
-    for cell in &run.cells {
-        let Work::Halo(halo) = &cell.work else { continue };
-        let measured = cell.value().unwrap();
-        let off = model.halo(halo).unwrap().notified(halo.face.0 as f64) * 1e6 / measured - 1.0;
-        eprintln!("{halo:?}: {measured:.2} us, predicted {:+.1} %", 100.0 * off);
-        let in_pieces = halo.exchange == Exchange::Copies && halo.face >= Bytes::from_mib(1);
-        assert!(if in_pieces { off < 0.0 && off > -0.3 } else { off.abs() < 0.1 }, "{halo:?}: {off}");
-        compared += 1;
+    let halos = run.cells.iter().filter_map(|cell| match &cell.work {
+        Work::Halo(halo) => Some((halo, cell.value()? * 1e-6)),
+        _ => None,
+    });
+    let off = |(halo, measured): (_, f64)| {
+        let halo: &Halo = halo;
+        let (time, face) = (model.halo(halo).unwrap(), halo.face.0 as f64);
+        assert!(time.is_confirmed() && time.interval(face)[0] <= time.notified(face));
+        let [off, beyond] = [time.notified(face), time.interval(face)[1]].map(|seconds| measured / seconds - 1.0);
+        eprintln!("{halo}: {:.2} us, {:+.1} %, of the most {:+.1} %", measured * 1e6, 100.0 * off, 100.0 * beyond);
+        (halo, off, beyond)
+    };
+    halos.map(off).collect()
+}
+
+/// What docs/applications.md says of plain exchanges. Its constants are from these records.
+#[test]
+fn halo_exchanges_are_as_predicted() {
+    let two = record_of("h200x2-vm-runs", "halo.json");
+    let two = off_halos(&two);
+    assert_eq!(two.len(), 15);
+    assert!(two.iter().all(|(_, off, _)| off.abs() < 0.12));
+    let four = record_of("h200x4-vm-parts", "applications.json");
+    let four = off_halos(&four);
+    assert_eq!(four.len(), 45);
+    let (far, near): (Vec<_>, Vec<_>) = four.into_iter().partition(|(_, off, _)| off.abs() > 0.15);
+    assert_eq!((near.len(), far.len()), (38, 7));
+    for (halo, _, beyond) in far {
+        let small = halo.exchange == Exchange::Copies && halo.face == Bytes::from_mib(1);
+        assert!(beyond < 0.01 || small, "{halo}: {beyond}");
     }
-    assert_eq!(compared, 15);
+}
+
+/// Four GPUs of one host: no constant but those of further faces and of caches is from this record.
+#[test]
+fn four_gpus_are_as_predicted_and_no_application_of_theirs_is_a_fault() {
+    let run = record_of("h200x4-vm-parts", "applications.json");
+    let all = off_prediction(&run);
+    let far: Vec<&SpinGlass> = all.iter().filter(|(_, off)| off.abs() > 0.15).map(|(lattice, _)| lattice).collect();
+    // whose exchange is hidden wholly, although it takes as long as the update
+    let is_hidden = |l: &&SpinGlass| l.exchange == Exchange::Staged && l.overlap && l.side == 512;
+    assert!(all.len() >= 100 && far.len() <= 1 && far.iter().all(is_hidden), "{far:?}");
+    let case = Case::of_run(run, "run.json").unwrap();
+    let model = Model::new(&case.machine, Parts::embedded());
+    let comparison = Comparison::of(&model);
+    let found = check(&Context::of(&case, &comparison));
+    assert!(found.iter().all(|finding| !finding.rule.ends_with("-slow")), "{found:?}");
 }

@@ -16,6 +16,7 @@ fn that_are(sections: &[Section], how: Standing) -> Vec<Section> {
         sources: section.sources.clone(),
         unit: section.unit,
         cells: section.cells.iter().filter(|cell| cell.standing == Some(how)).cloned().collect(),
+        named: section.named,
     });
     off.filter(|section| !section.cells.is_empty()).collect()
 }
@@ -45,7 +46,7 @@ mod tests {
         let standing = Some(expected.standing((measured, measured), unit.rate(1.0).is_some()));
         let [row, col] = ["GPU0", "host"].map(str::to_owned);
         let cell = Cell { row, col, class: None, expected: Some(10.0), measured: Some((measured, measured)), standing };
-        Section { what: format!("reads, {}", unit.name()), sources: Vec::new(), unit, cells: vec![cell] }
+        Section { what: format!("reads, {}", unit.name()), sources: Vec::new(), unit, cells: vec![cell], named: false }
     }
 
     #[test]

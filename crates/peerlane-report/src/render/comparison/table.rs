@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::matrix::Unit;
 
-use super::{Line, Section, group};
+use super::{Line, Section};
 use crate::render::line_width;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, span, width};
@@ -57,7 +57,7 @@ pub fn write(out: &mut dyn Write, sections: &[Section], head: Head, most: usize)
     let any_measured = sections.iter().any(|s| s.cells.iter().any(|c| c.measured.is_some()));
     let (measured, ratio) = if any_measured { ("measured", "ratio") } else { ("", "") };
     let lines: Vec<(&Section, Line)> =
-        sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| (s, line))).collect();
+        sections.iter().flat_map(|s| s.lines().into_iter().map(move |line| (s, line))).collect();
     let mut ends: Vec<String> = Vec::new();
     for (_, line) in &lines {
         if !ends.contains(&line.ends()) {
