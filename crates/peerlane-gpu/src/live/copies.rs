@@ -130,7 +130,7 @@ impl Copies {
             lane.driving.context.synchronize()?;
         }
         // what was sized ran twice by then
-        copies.pilot(if free { 1 } else { 2 })?;
+        copies.pilot(if free { 1 } else { 2 }, 1)?;
         let mut first = 0;
         let sizes = copies.steps.iter().map(|n| {
             let size = copies.lanes.get(first).map_or(0, |lane| lane.bytes);
@@ -169,7 +169,8 @@ impl Copies {
         for lane in &mut self.lanes {
             lane.bytes = pilot;
         }
-        self.pilot(2)?;
+        // from mark to mark, so that a start that takes as long as such a message makes none small
+        self.pilot(2, PILOT_MARKS)?;
         let slowest = self.lanes.iter().map(|lane| lane.pace).fold(0.0, f64::max);
         let wanted = pilot as f64 * self.sample_time / slowest.max(1e-9);
         let bytes = (wanted as usize).next_power_of_two().clamp(LEAST_BYTES.min(most), most);
@@ -179,9 +180,11 @@ impl Copies {
         Ok(())
     }
 
-    /// A few messages of each lane, so many times, of which the last tells the pace: the first time after nothing ran is cold.
-    fn pilot(&mut self, times: usize) -> Result<(), Problem> {
-        let marks = if self.lanes.len() > 1 { PILOT_MARKS.min(self.most_queued(1).max(1)) } else { 1 };
+    /// A few messages of each lane, so many times, of which the last tells the pace: the first time after nothing ran is cold. Of a
+    /// lone lane `alone`.
+    fn pilot(&mut self, times: usize, alone: usize) -> Result<(), Problem> {
+        let wanted = if self.lanes.len() > 1 { PILOT_MARKS } else { alone };
+        let marks = wanted.min(self.most_queued(1).max(1));
         for _ in 0..times {
             let few = vec![(marks, 1); self.lanes.len()];
             self.go(&few)?;
