@@ -28,7 +28,7 @@ impl Scope {
         let (budget, sample_time, allocations) = match self {
             Scope::Quick => (if few { 0.2 } else { 2.0 }, 6e-4, 1),
             Scope::Default if few => (2.0, 6e-4, 2),
-            Scope::Default => (5.0, 1.5e-3, 2),
+            Scope::Default => (5.0, 1.6e-3, 2),
             Scope::Full => (120.0, 2e-3, 3),
         };
         let sample_time = Seconds::new(sample_time);
