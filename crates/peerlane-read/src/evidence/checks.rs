@@ -72,6 +72,12 @@ const STATES: [&str; 7] = ["status", "state", "result", "results", "health", "ou
 /// A column whose cells name the host.
 const HOSTS: [&str; 6] = ["node", "host", "hostname", "nodelist", "nodename", "server"];
 
+/// States of Slurm that no test has.
+const SCHEDULERS: [&str; 9] = ["drain", "drained", "drng", "draining", "idle", "alloc", "allocated", "mix", "mixed"];
+
+/// What a node is held back for, where that is a fault.
+const REASONS: [&str; 6] = ["xid", "ecc", "nvlink", "nvlinks", "fell", "failed"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Good,
@@ -160,12 +166,17 @@ pub(super) fn scan(text: &Text, read: &[bool], hosts: &HostHeadings, found: &mut
     }
     let mut health = Health::default();
     for row in rows {
+        let holds = |of: &[&str]| words(&row.what).any(|word| of.contains(&word.as_str()));
+        let of_scheduler = holds(&SCHEDULERS);
+        // a node is also drained for service that was planned
+        let certain = !row.marked && (!of_scheduler || holds(&REASONS));
         let grade = match row.status {
             Status::Good => None,
-            Status::Bad if !row.marked => Some(Grade::Fault),
+            Status::Bad if certain => Some(Grade::Fault),
             Status::Bad | Status::Doubtful => Some(Grade::Suspect),
         };
-        health.judge(Area::Test, grade, row.host.as_deref(), &row.what, "", row.line);
+        let area = if of_scheduler { Area::Node } else { Area::Test };
+        health.judge(area, grade, row.host.as_deref(), &row.what, "", row.line);
     }
     health.push(text, TOOL, found);
 }
@@ -189,8 +200,10 @@ fn cells(line: &str) -> Vec<&str> {
 /// The head of a table with a column of states.
 fn head(line: &str, cells: &[&str]) -> Option<Table> {
     let is_one_of = |cell: &str, of: &[&str]| cell.len() <= 24 && words(cell).any(|word| of.contains(&word.as_str()));
-    let short = cells.len() >= 2 && cells.iter().all(|cell| cell.len() <= 40 && !cell.contains(':'));
-    let no_state = cells.iter().all(|cell| Status::of(cell).is_none());
+    let short = cells.len() >= 2
+        && cells.iter().all(|cell| cell.len() <= 40 && !cell.contains([':', ';', '(', '{', '=', '"', '\'', '\\']));
+    let no_state =
+        cells.iter().all(|cell| Status::of(cell).is_none()) && !line.chars().any(|c| Status::of_mark(c).is_some());
     let state = cells.iter().position(|cell| is_one_of(cell, &STATES)).filter(|_| short && no_state)?;
     Some(Table {
         cells: cells.len(),
@@ -335,7 +348,7 @@ mod tests {
     /// How many results are sound, and the others as they are shown.
     fn results(body: &str) -> Option<(u32, Vec<String>)> {
         let found = scan_text(&Text::new("t", body.as_bytes()));
-        found.evidence.into_iter().find_map(|one| match one.fact {
+        let all = found.evidence.into_iter().filter_map(|one| match one.fact {
             Fact::Health(report) if one.origin.tool == TOOL => {
                 let named = |t: &peerlane_machine::fact::Trouble| {
                     format!("{} {} {:?}", t.part.as_deref().unwrap_or("-"), t.what, t.grade)
@@ -343,7 +356,8 @@ mod tests {
                 Some((report.sound, report.troubles.iter().map(named).collect()))
             }
             _ => None,
-        })
+        });
+        all.reduce(|(sound, bad): (u32, Vec<String>), (more, others)| (sound + more, [bad, others].concat()))
     }
 
     #[test]
@@ -357,8 +371,9 @@ mod tests {
         assert_eq!(results(csv), Some((1, vec!["n2 1, pcie, FAIL, 3 GB/s Fault".to_owned()])));
         let bars = "| Test | Result |\n|---|---|\n| NVLink | FAIL |\n| GPU count | PASS |\n";
         assert_eq!(results(bars), Some((1, vec!["- NVLink, FAIL Fault".to_owned()])));
-        let gaps = "Test              Result\nGPU count         ✅ 8\nPCIe width        ❌ GPU 2: x8\n";
-        assert_eq!(results(gaps), Some((1, vec!["- PCIe width, ❌ GPU 2: x8 Suspect".to_owned()])));
+        let gaps =
+            "Test              Result\nGPU count         ✅ 8\nNVLink status     ✅\nPCIe width        ❌ GPU 2: x8\n";
+        assert_eq!(results(gaps), Some((2, vec!["- PCIe width, ❌ GPU 2: x8 Suspect".to_owned()])));
     }
 
     #[test]

@@ -179,6 +179,8 @@ mod tests {
             "rx_crc_errors: 0",
             "Recovery Errors: 0",
             "errors: 0, warnings: 0",
+            "Mmap : n=1 ok=1 err=0 munmap=2",
+            "stats['failures'] += 1",
             "0 errors, 12 passed",
             "No errors found.",
             "#  Out of bounds values : 0 OK",

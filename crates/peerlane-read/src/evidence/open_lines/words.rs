@@ -249,8 +249,9 @@ pub(super) fn is_counter(line: &str) -> bool {
     let bare = name.trim_end_matches([':', '=', ' ', '\t', '.']);
     // a counter has a short name, and a sign or a gap before its value
     let parted = bare.len() < name.len() || line.get(at..=at).is_some_and(|c| c != " ");
-    let is_name =
-        bare.len() <= 48 && bare.split_whitespace().count() <= 6 && !bare.contains(['(', ',', ';', '|', '/', '"']);
+    let is_name = bare.len() <= 48
+        && bare.split_whitespace().count() <= 6
+        && !bare.contains(['(', ',', ';', '|', '/', '"', '=', '[', '\'', '+']);
     counts && parted && is_name && names_errors(bare)
 }
 
