@@ -175,15 +175,18 @@ impl Part {
         self.constant("memory_rate").or_else(of_product).filter(|rate| rate.is_finite() && *rate > 0.0)
     }
 
-    /// How many words of a product name single this part out; `None` where the name means another.
-    pub(super) fn matching_words(&self, product: &str) -> Option<usize> {
+    /// How many words of a product name single this part out, and how many of these it names in full, which count where two parts have
+    /// as many; `None` where the name means another.
+    pub(super) fn matching_words(&self, product: &str) -> Option<(usize, usize)> {
         let product = product.to_lowercase();
         let words: Vec<&str> = words_of(&product).collect();
         let has = |pattern: &String| words.iter().any(|word| fits(pattern, word));
         if self.excludes.iter().any(has) {
             return None;
         }
-        self.matches.iter().filter(|all| !all.is_empty() && all.iter().all(has)).map(Vec::len).max()
+        let named = |all: &Vec<String>| all.iter().filter(|word| !word.contains(['#', '*'])).count();
+        let fitting = self.matches.iter().filter(|all| !all.is_empty() && all.iter().all(has));
+        fitting.map(|all| (all.len(), named(all))).max()
     }
 }
 

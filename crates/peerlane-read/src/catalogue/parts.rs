@@ -210,11 +210,14 @@ impl Parts {
             let plain_pattern =
                 |words: &[String]| words.concat().replace(|c: char| !c.is_alphanumeric() && !"#*".contains(c), "");
             let asked = plain(name);
-            let is_it = |p: &&Part| {
-                plain(&p.name) == asked || p.matches.iter().any(|words| fits(&plain_pattern(words), &asked))
+            // a name in full before those of a scheme
+            let one = |is_it: &dyn Fn(&str) -> bool| {
+                let of =
+                    |p: &&Part| plain(&p.name) == asked || p.matches.iter().any(|words| is_it(&plain_pattern(words)));
+                let mut fitting = self.iter().filter(of);
+                fitting.next().filter(|_| fitting.next().is_none())
             };
-            let mut fitting = self.iter().filter(is_it);
-            fitting.next().filter(|_| fitting.next().is_none())
+            one(&|pattern| pattern == asked).or_else(|| one(&|pattern| fits(pattern, &asked)))
         };
         self.get(name).or_else(by_key).or_else(by_product).or_else(by_letters)
     }
@@ -312,7 +315,7 @@ mod tests {
             (PartKind::Gpu, "GeForce GTX 1070", Some("gtx-1070")),
             (PartKind::Gpu, "GeForce GTX 1070 Ti", Some("geforce-10")),
             (PartKind::Gpu, "GeForce GTX TITAN X", Some("titan-x-maxwell")),
-            (PartKind::Gpu, "NVIDIA TITAN X (Pascal)", None),
+            (PartKind::Gpu, "NVIDIA TITAN X (Pascal)", Some("nvidia-pascal")),
             (PartKind::Gpu, "Tesla P100-SXM2-16GB", Some("tesla-p100-sxm2")),
             (PartKind::Gpu, "GP100GL [Tesla P100 PCIe 16GB]", Some("tesla-p100-pcie")),
             (PartKind::Gpu, "Tesla V100-SXM2-32GB", Some("v100-sxm2")),
@@ -371,7 +374,7 @@ mod tests {
             (PartKind::Gpu, "NVIDIA L20", Some("l20")),
             (PartKind::Gpu, "NVIDIA GeForce RTX 4090 D", Some("geforce-40-x16")),
             (PartKind::Gpu, "NVIDIA GeForce RTX 3090 Ti", Some("rtx-3090-ti")),
-            (PartKind::Gpu, "Tesla P100-PCIE-12GB", None),
+            (PartKind::Gpu, "Tesla P100-PCIE-12GB", Some("nvidia-pascal")),
             (PartKind::Gpu, "Tesla V100S-PCIE-32GB", Some("v100s-pcie")),
             (PartKind::Gpu, "Tesla K80", Some("tesla-k80")),
             (PartKind::Gpu, "NVIDIA H100 NVL", Some("h100-nvl")),
@@ -382,6 +385,16 @@ mod tests {
             (PartKind::Gpu, "Aldebaran/MI200 [Instinct MI250X/MI250]", Some("mi250")),
             (PartKind::Gpu, "AMD Instinct MI300X", Some("mi300x")),
             (PartKind::Cpu, "Intel(R) Xeon(R) 6960P", Some("granite-rapids")),
+            (PartKind::Gpu, "NVIDIA GeForce GTS 450", Some("nvidia-fermi")),
+            (PartKind::Gpu, "GF106 [GeForce GTS 450]", Some("nvidia-fermi")),
+            (PartKind::Gpu, "GeForce GT 330M", Some("nvidia-gt200")),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 3050", Some("geforce-30-x8")),
+            (PartKind::Gpu, "Quadro RTX 4000 Mobile / Max-Q", Some("nvidia-turing")),
+            (PartKind::Gpu, "NVIDIA RTX PRO 4000 Blackwell Generation Laptop GPU", Some("nvidia-blackwell")),
+            (PartKind::Gpu, "NVIDIA H100", Some("nvidia-hopper")),
+            (PartKind::Gpu, "Tahiti XT [Radeon HD 7970]", Some("radeon-gcn-cards")),
+            (PartKind::Gpu, "Cypress", Some("radeon-terascale")),
+            (PartKind::Gpu, "NVIDIA CMP 170HX", Some("nvidia-mining")),
         ];
         for (kind, product, key) in cases {
             let found = Parts::embedded().for_product(kind, product).map(|p| p.name.as_str());
