@@ -154,15 +154,15 @@ const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
 const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
 const STEP_CDNA: [[f64; 3]; 2] = [[1.5, 1.5, 3.0], [0.5, 0.5, 1.0]];
 
-/// Microseconds of a step between nodes: of a ring, of a tree (`hwLatencies`, NET).
-const NETWORK_STEP: [[f64; 3]; 2] = [[2.7, 4.0, 14.0], [5.0, 8.5, 14.0]];
+/// Microseconds of a step between nodes: of a ring, of a tree (`hwLatencies`, NET), but for LL (2.7 and 5): see [`CHUNK_BETWEEN`].
+const NETWORK_STEP: [[f64; 3]; 2] = [[8.0, 4.0, 14.0], [7.5, 8.5, 14.0]];
 
 /// Microseconds of a kernel of NVLink SHARP (`hwLatencies`).
 const NVLS: f64 = 25.0;
 
-/// Microseconds of a step between nodes of NVLink SHARP with a tree: two nodes of H20 take 46 to 48 µs (NVIDIA/nccl#1244), where
-/// NCCL's table has 20.9. Of CollNet, and of PAT by step and by rank, as in the table.
-const NVLS_TREE_STEP: f64 = 11.0;
+/// Microseconds of a step between nodes of NVLink SHARP with a tree: NCCL's table has 20.9, two nodes of H20 take 11 (NVIDIA/nccl#1244), and
+/// the clusters of [`CHUNK_BETWEEN`] more. Of CollNet, and of PAT by step and by rank, as in the table.
+const NVLS_TREE_STEP: f64 = 16.0;
 const COLLNET_STEP: f64 = 31.0;
 const PAT_STEP: f64 = 4.0;
 const PAT_RANK: f64 = 2.8;
@@ -183,12 +183,21 @@ const LL_REACHED: f64 = 0.87;
 /// GB/s that LL reaches between two nodes and between more, by the maker of their CPUs: Intel's, AMD's (`llMaxBws`).
 const LL_MOST_BETWEEN: [[f64; 2]; 2] = [[39.0, 20.4], [22.5, 19.0]];
 
-/// What collectives reach of the rate at which adapters and links between nodes carry data: 0.93 to 0.97 from 1 GiB on, on six clusters of
-/// 2 and 4 nodes with A100, H100, B200 and MI355X (`validation/first-contact-clusters.csv`).
-const BETWEEN: f64 = 0.95;
+/// What collectives reach of the rate at which adapters and links between nodes carry data, from 16 GiB on.
+const BETWEEN: f64 = 0.975;
+
+/// Microseconds that one more chunk between nodes costs, and what it costs with RCCL: a chunk waits for the proxy, the adapter and the
+/// flag at the other end, and bytes of a chunk wait until all of it is there. The best number of chunks costs `2 √(this · bytes / rate)`,
+/// which measured times follow from 1 MiB to 16 GiB: 22 clusters of 2 to 4 nodes with A100, H100, H200, GH200, B200 and MI300X on
+/// InfiniBand, RoCE, EFA and Slingshot (`published/collectives/kept-apart.csv`, `validation/first-contact-clusters.csv`). Without the three of
+/// batch 4, these constants meet them, too: off by 15 % in the mean of their logarithms, 29 % without this term.
+const CHUNK_BETWEEN: [f64; 2] = [10.0, 40.0];
+
+/// Of what a message takes longer than over InfiniBand, what counts for each chunk: many are on their way together.
+const MESSAGE_OF_CHUNK: f64 = 0.3;
 
 /// Bytes of a chunk that goes up and down a tree of nodes, of all channels together: 64 KiB of each of 16 channels, and less of small
-/// sizes. As for [`BETWEEN`]: 4 to 64 MiB take 40 to 90 µs longer than their bytes.
+/// sizes.
 const TREE_CHUNK: f64 = MIB;
 
 /// Channels of a ring over NVLink, by generation, and otherwise.
@@ -347,12 +356,12 @@ impl Job {
 
     /// Seconds in which links wait. Of a ring, but with LL: until the first slice has come around, and between passes around it.
     /// Of NVLink SHARP: until the first chunks of all channels are added up, of which each GPU has its part. Of a tree of nodes, but with
-    /// LL: until the first chunks have gone up and down.
+    /// LL: until the first chunks have gone up and down. Between nodes chunks wait in addition.
     fn filling(&self, algorithm: Algorithm, protocol: Protocol, rate: f64, size: Bytes) -> f64 {
         let channels = if self.is_fabric() { CHANNELS[self.generation as usize] } else { HOST_CHANNELS };
         let (size, ranks) = (size.0 as f64, self.ranks as f64);
-        match (algorithm, protocol) {
-            _ if self.collective == Collective::SendReceive => 0.0,
+        let within = match (algorithm, protocol) {
+            _ if self.collective == Collective::SendReceive => return 0.0,
             (Algorithm::Ring, Protocol::Simple | Protocol::Ll128) => {
                 let slice = (size / (2.0 * ranks * channels)).min(SLICE);
                 let passes = (size / (ranks * channels * CHUNK)).ceil().max(1.0);
@@ -368,6 +377,12 @@ impl Job {
                 chunks * self.collective.bus_factor(self.ranks) / rate
             }
             _ => 0.0,
+        };
+        if self.nodes < 2 {
+            return within;
         }
+        let chunk =
+            CHUNK_BETWEEN[usize::from(self.generation == Generation::Cdna)] * US + MESSAGE_OF_CHUNK * self.network;
+        within + 2.0 * (chunk * size * self.collective.bus_factor(self.ranks) / rate).sqrt()
     }
 }

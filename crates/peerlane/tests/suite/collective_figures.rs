@@ -107,6 +107,43 @@ fn summary(sets: &[(&str, &[&Scored])]) -> String {
     text
 }
 
+/// The clusters of the last two batches that were met for the first time, by size: `batch,cluster,source,collective,bytes,measured busbw,
+/// measured us,predicted busbw`, where a source may have commas.
+fn first_contact() -> String {
+    let table = std::fs::read_to_string(root().join("validation/first-contact-clusters.csv")).unwrap();
+    let batch = |line: &str| line.split(',').next().unwrap().parse::<u32>().unwrap();
+    let last = table.lines().skip(1).map(batch).max().unwrap();
+    let mut by_size: [Vec<Option<f64>>; 3] = Default::default();
+    for line in table.lines().skip(1).filter(|line| batch(line) + 1 >= last) {
+        let [predicted, _, measured, bytes] = line.rsplitn(5, ',').take(4).collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let bytes: u64 = bytes.parse().unwrap();
+        // rates of smaller sizes are printed with one digit or none
+        let at = match bytes {
+            LARGE.. => 0,
+            0x40_0000.. => 1,
+            0x1_0000.. => 2,
+            _ => continue,
+        };
+        let rate = |text: &str| text.parse::<f64>().ok();
+        by_size[at].push(rate(predicted).zip(rate(measured)).map(|(p, m)| (p / m - 1.0).abs()));
+    }
+    let mut text = format!(
+        "Batches {} and {last}:\n\n| sizes | figures | predicted | median error | 85th percentile |\n| --- | ---: | ---: | ---: | ---: |\n",
+        last - 1
+    );
+    for (name, all) in ["≥ 256 MiB", "4 to 256 MiB", "64 KiB to 4 MiB"].iter().zip(&by_size) {
+        let mut errors: Vec<f64> = all.iter().flatten().copied().collect();
+        errors.sort_by(f64::total_cmp);
+        let at = |share: f64| errors.get(((errors.len() as f64 * share) as usize).min(errors.len().saturating_sub(1)));
+        let percent = |error: Option<&f64>| error.map_or("—".to_owned(), |e| format!("{:.0} %", e * 100.0));
+        writeln!(text, "| {name} | {} | {} | {} | {} |", all.len(), errors.len(), percent(at(0.5)), percent(at(0.85)))
+            .unwrap();
+    }
+    text
+}
+
 /// Compares a part of the page with what it should be, or writes it.
 fn hold(page: &str, mark: &str, text: &str) -> String {
     let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- end of {mark} -->\n"));
@@ -128,7 +165,7 @@ fn the_page_has_every_figure() {
         ("kept apart, now", &held.iter().collect::<Vec<_>>()),
         ("used for constants", &fitted.iter().collect::<Vec<_>>()),
     ]);
-    let mut new = hold(&page, "summary", &summary);
+    let mut new = hold(&hold(&page, "first contact", &first_contact()), "summary", &summary);
     for (mark, of) in [("scored", &published), ("four", &four), ("two", &two), ("kept apart", &held), ("fit", &fitted)]
     {
         new = hold(&new, mark, &rows(of));
