@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use peerlane::accuracy::Predicted;
 use peerlane::catalogue::Parts;
 
 use crate::figures::Measured;
@@ -34,6 +35,11 @@ const INSENSITIVE: f64 = 1e-6;
 
 /// A figure is not of a constant that changes it by a lesser power.
 const FAINT: f64 = 0.05;
+
+/// Whether a prediction's range, by constants of no range, is that of a link whose lanes nobody states: half of its rate or less.
+fn may_be_narrower(predicted: Predicted) -> bool {
+    predicted.value > 1.9 * predicted.low
+}
 
 /// A figure at some constants.
 #[derive(Clone)]
@@ -193,10 +199,13 @@ impl<'a> Fitting<'a> {
         parts
     }
 
-    /// ln (measured ÷ predicted) of each figure; NaN where nothing is predicted.
+    /// ln (measured ÷ predicted) of each figure; NaN where nothing is predicted, and where a link may be narrower, which no constant
+    /// should explain.
     fn misses(&self, at: &[f64], machine: usize, moved: Option<(usize, f64)>) -> Vec<f64> {
         let figures = self.machines[machine].predicted(&self.parts(at, machine, moved));
-        let miss = |f: &peerlane::accuracy::Figure| f.predicted.map(|p| (f.measured / p.value).ln());
+        let miss = |f: &peerlane::accuracy::Figure| {
+            f.predicted.filter(|p| !may_be_narrower(*p)).map(|p| (f.measured / p.value).ln())
+        };
         figures.iter().map(|f| miss(f).filter(|m| m.is_finite()).unwrap_or(f64::NAN)).collect()
     }
 

@@ -281,6 +281,8 @@ pub(crate) struct Expectation<'a> {
     pub(crate) model: &'a Model<'a>,
     /// Transfers alone (`false`) or against their opposite that were solved before.
     solved: RefCell<HashMap<(Transfer, bool), Solved>>,
+    /// Times that were predicted before, by metric, row and column.
+    timed: RefCell<HashMap<(Metric, [NodeId; 2]), Option<Expected>>>,
 }
 
 /// Each transfer's answer with its interval; none where one has no rate.
@@ -292,7 +294,7 @@ type Ranged = (SharedRate, [Rate; 2]);
 impl<'a> Expectation<'a> {
     /// Of a model, with nothing solved yet.
     pub(crate) fn new(model: &'a Model<'a>) -> Self {
-        Expectation { model, solved: RefCell::default() }
+        Expectation { model, solved: RefCell::default(), timed: RefCell::default() }
     }
 
     /// [`predict`].
@@ -454,17 +456,23 @@ impl<'a> Expectation<'a> {
 
     fn time(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
         let per_unit = metric.unit.time(1.0)?.seconds();
-        around(self.model, Class::Latency, |model| {
-            let latency = self.latency(model, metric, row, col)?;
+        let fabric = &self.model.machine.fabric;
+        let col = if col == ITSELF { row } else { col };
+        let ends = [end(fabric, row, col)?, end(fabric, col, row)?];
+        if let Some(known) = self.timed.borrow().get(&(*metric, ends)) {
+            return known.clone();
+        }
+        let expected = around(self.model, Class::Latency, |model| {
+            let latency = self.latency(model, metric, ends)?;
             Some((latency.time.seconds() / per_unit, latency.why))
-        })
+        });
+        self.timed.borrow_mut().insert((*metric, ends), expected.clone());
+        expected
     }
 
     /// By this model, or by one with constants at the end of their ranges.
-    fn latency(&self, model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Latency> {
+    fn latency(&self, model: &Model, metric: &Metric, [a, b]: [NodeId; 2]) -> Option<Latency> {
         let fabric = &model.machine.fabric;
-        let col = if col == ITSELF { row } else { col };
-        let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
         match metric.quantity {
             Quantity::LoadLatency if a != b => {
                 let memory_in_row = fabric.node(a).kind == NodeKind::Host;

@@ -25,7 +25,7 @@ use peerlane_read::catalogue::{self, Parts};
 use peerlane_read::evidence::{self, Found, ReadError};
 use peerlane_read::input_file::{self, Kind, Refused, What};
 
-pub use answers::{compare, designs, explain, predict};
+pub use answers::{compare, designs, explain, predict, predict_usual};
 pub use described::{cluster, cluster_file, design, nodes_run, unknown};
 pub use example::NAME as EXAMPLE;
 pub use kind::TargetKind;

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
-use peerlane::comparison::{Comparison, ExpectedMatrix, Metric};
+use peerlane::comparison::{Comparison, ExpectedMatrix, Metric, Table};
 use peerlane::export::json::{MachinePrediction, PredictionDocument};
 use peerlane::fabric::Fabric;
 use peerlane::model::Assume;
 use peerlane::names::ranges;
 use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
-use peerlane::target::predict;
+use peerlane::target::{predict, predict_usual};
 use peerlane::units::Bytes;
 
 use super::heading;
@@ -35,12 +35,12 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let model = assumed.model(Parts::embedded(), Assume::Usual);
         let comparison = Comparison::of(&model);
         let [sizes, rates] = [&args.sizes, &args.collectives].map(|sizes| sizes.as_deref().unwrap_or_default());
-        let predicted = predict(machine, &assumed, &comparison, sizes, rates);
         if args.detail.json {
-            predictions.push(predicted);
+            predictions.push(predict(machine, &assumed, &comparison, sizes, rates));
             continue;
         }
-        let MachinePrediction { matrices, assumptions, curves, messages, collectives, .. } = predicted;
+        let MachinePrediction { matrices, assumptions, curves, messages, .. } =
+            predict_usual(machine, &assumed, &comparison, sizes, &[]);
         rule(out, i == 0)?;
         heading(out, machine)?;
         if matrices.is_empty() {
@@ -50,14 +50,16 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         }
         on_assumptions(out, &assumptions)?;
         let by_size = !curves.is_empty() || args.collectives.is_some();
+        let measured = if comparison.series().is_empty() { Vec::new() } else { comparison.tables() };
         for expected in matrices.iter().filter(|_| args.detail.verbose || !by_size) {
             show(out, &model.machine.fabric, expected, args.detail.verbose)?;
-            beside(out, &comparison, expected)?;
+            beside(out, &measured, expected)?;
         }
         render::sizes::copies(out, &curves)?;
         render::sizes::messages(out, &messages)?;
-        collective_rates(out, args.collectives.is_some(), &collectives)?;
-        changes(out, &assumed, &collectives)?;
+        if let Some(sizes) = &args.collectives {
+            collective_rates(out, sizes, &assumed)?;
+        }
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
@@ -65,13 +67,19 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
-/// Times and bus bandwidths of collectives, a row a size.
-fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]) -> io::Result<()> {
+/// Times and bus bandwidths of collectives, a row a size, and from which sizes the library changes its algorithm or protocol.
+fn collective_rates(out: &mut dyn Write, sizes: &[Bytes], assumed: &Assumptions) -> io::Result<()> {
+    let [least, most] = [sizes.iter().min(), sizes.iter().max()].map(|size| size.map_or(0, |size| size.0));
+    let powers = (0..=40).map(|p| Bytes(1 << p)).filter(|size| (least..=most).contains(&size.0));
+    let asked: Vec<Bytes> = sizes.iter().copied().chain(powers).collect();
+    let both = ExpectedCollective::all(&assumed.assumed_machine(Parts::embedded()), &asked);
+    let split = |mut of: ExpectedCollective| {
+        let powers = of.points.split_off(sizes.len());
+        (of, powers)
+    };
+    let (all, powers): (Vec<ExpectedCollective>, Vec<Vec<ExpectedPoint>>) = both.into_iter().map(split).unzip();
     let Some(first) = all.first() else {
-        if asked {
-            writeln!(out, "Collectives need two GPUs, and a known rate of each pair.")?;
-        }
-        return Ok(());
+        return writeln!(out, "Collectives need two GPUs, and a known rate of each pair.");
     };
     let title = format!("Collectives among {} GPUs, as NCCL or RCCL does them (us, busbw in GB/s)", first.gpus);
     writeln!(out, "\n{}", paint(style::HEADING, &title))?;
@@ -90,7 +98,8 @@ fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]
         rest = more;
     }
     writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")?;
-    writeln!(out, "  assumed: a process for each GPU, and NVLink SHARP where the switches have it")
+    writeln!(out, "  assumed: a process for each GPU, and NVLink SHARP where the switches have it")?;
+    all.iter().zip(&powers).try_for_each(|(of, powers)| changes(out, of, powers))
 }
 
 /// Columns of a size: `256 MiB`.
@@ -118,21 +127,15 @@ fn collective_column(of: &ExpectedCollective) -> Vec<String> {
     std::iter::once(name).chain(cells).collect()
 }
 
-/// The sizes from which NCCL or RCCL changes its algorithm or protocol, between the least and the largest size shown.
-fn changes(out: &mut dyn Write, assumed: &Assumptions, shown: &[ExpectedCollective]) -> io::Result<()> {
-    let sizes = || shown.iter().flat_map(|of| of.points.iter().map(|point| point.size));
-    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return Ok(()) };
-    let powers: Vec<Bytes> = (0..=40).map(|p| Bytes(1 << p)).filter(|size| (least..=most).contains(&size.0)).collect();
-    for of in ExpectedCollective::all(&assumed.assumed_machine(Parts::embedded()), &powers) {
-        let name = |point: &ExpectedPoint| format!("{} {}", point.algorithm, point.protocol);
-        let same = of.points.chunk_by(|a, b| name(a) == name(b)).filter_map(<[ExpectedPoint]>::first);
-        let steps = same.enumerate().map(|(i, point)| match i {
-            0 => name(point),
-            _ => format!("{} from {}", name(point), Bytes(point.size)),
-        });
-        hang(out, &format!("  {:<14} ", of.collective.name()), &steps.collect::<Vec<_>>().join(", "))?;
-    }
-    Ok(())
+/// The sizes from which NCCL or RCCL changes its algorithm or protocol.
+fn changes(out: &mut dyn Write, of: &ExpectedCollective, powers: &[ExpectedPoint]) -> io::Result<()> {
+    let name = |point: &ExpectedPoint| format!("{} {}", point.algorithm, point.protocol);
+    let same = powers.chunk_by(|a, b| name(a) == name(b)).filter_map(<[ExpectedPoint]>::first);
+    let steps = same.enumerate().map(|(i, point)| match i {
+        0 => name(point),
+        _ => format!("{} from {}", name(point), Bytes(point.size)),
+    });
+    hang(out, &format!("  {:<14} ", of.collective.name()), &steps.collect::<Vec<_>>().join(", "))
 }
 
 /// The algorithm and the protocol: `Rs`.
@@ -178,7 +181,7 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
 }
 
 /// What was measured of the same paths, and which of it lies outside the interval: no prediction passes over it.
-fn beside(out: &mut dyn Write, comparison: &Comparison, expected: &ExpectedMatrix) -> io::Result<()> {
+fn beside(out: &mut dyn Write, measured: &[Table], expected: &ExpectedMatrix) -> io::Result<()> {
     let metric = expected.metric();
     // a program that copies with peer access says nothing of writes, nor of what drives it
     let same = |of: Metric| {
@@ -187,7 +190,7 @@ fn beside(out: &mut dyn Write, comparison: &Comparison, expected: &ExpectedMatri
             && (of.engine.is_none() || of.engine == metric.engine)
     };
     let (mut ratios, mut outside) = (Vec::new(), Vec::new());
-    for table in comparison.tables().iter().filter(|table| same(table.metric) && table.title.is_none()) {
+    for table in measured.iter().filter(|table| same(table.metric) && table.title.is_none()) {
         for cell in &table.cells {
             let [row, col] = [table.rows.get(cell.row), table.cols.get(cell.col)];
             let Some((row, col)) = row.zip(col).filter(|(r, c)| expected.rows.contains(r) && expected.cols.contains(c))

@@ -206,7 +206,12 @@ fn of_curves(model: &Model) -> Vec<Figure> {
                 all.push(Figure { class, label, measured: at.rate.gb(), predicted });
             }
         } else if let Some(measured) = half_size(curve) {
-            let predicted = predicted_half_size(model, curve).map(|value| Predicted { value, low: value, high: value });
+            let spread = model.parts.spreads().of(Class::HalfSize.name());
+            let around = |value: f64| {
+                let [low, high] = spread.around(value, [value, value]);
+                Predicted { value, low, high }
+            };
+            let predicted = predicted_half_size(model, curve).map(around);
             let label = format!("{}, {}", curve.what, curve.ends.join(" to "));
             all.push(Figure { class: Class::HalfSize, label, measured, predicted });
         }

@@ -10,7 +10,7 @@ use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane_machine::units::Bytes;
 
 /// What a machine should deliver beside what was measured on it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MachineComparison {
     /// The catalogue system that the machine is, where it equals one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ use super::defaults::{
     constant,
 };
 use super::resources::part_of;
-use super::{Model, Route, Transfer};
+use super::{Model, Route, Transfer, route};
 use peerlane_machine::copy_time::{CopyTime, Startup};
 use peerlane_machine::fabric::{Interconnect, LinkKind, NodeId, NodeKind, PathClass, PcieGeneration};
 use peerlane_machine::matrix::{Engine, Operation};
@@ -135,7 +135,8 @@ impl Model<'_> {
     fn started(&self, transfer: &Transfer) -> Option<Started> {
         self.driver(transfer)?;
         let part = self.driving_part(transfer);
-        let route = if transfer.source == transfer.destination { None } else { Some(self.route(transfer).ok()?) };
+        let is_local = transfer.source == transfer.destination;
+        let route = if is_local { None } else { Some(route::plan(self, transfer, false).ok()?.route) };
         let kind = self.kind(transfer, route.as_ref());
         // of a GPU that no source names, what its link runs at dates it
         let generation = part.map_or_else(|| self.link_above(transfer), |p| p.pcie.and_then(|w| w.generation));

@@ -22,8 +22,8 @@ pub(super) struct Planned {
     pub labels: Vec<String>,
 }
 
-/// Lays out a transfer, a NIC's with GPU memory by the method chosen for it, else by the faster direct one; without `words`, its hops and labels are left
-/// out, which takes a fraction of the time.
+/// Lays out a transfer, a NIC's with GPU memory by the method chosen for it, else by the faster direct one; without `words`, its hops and labels
+/// have none, which takes a fraction of the time.
 pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Planned, ModelError> {
     rdma::planned(model, transfer, words).unwrap_or_else(|| plan_by(model, transfer, None, words))
 }

@@ -26,7 +26,7 @@ use crate::export::json::{CheckDocument, ExplanationDocument, MachineCheck, Pred
 use peerlane_design::what_if::Edit;
 
 pub use explanation::explain;
-pub use prediction::predict;
+pub use prediction::{predict, predict_usual};
 
 /// Suffix of the name of a changed design.
 const CHANGED: &str = " (what if)";

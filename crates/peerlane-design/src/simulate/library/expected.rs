@@ -44,8 +44,8 @@ impl ExpectedCollective {
             [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast];
         let cluster = Cluster::single(machine.clone());
         let gpus = cluster.gpus().len();
-        let of = |collective: Collective| {
-            let library = Library::of(&cluster, collective, Choice::FREE, None).ok().filter(|_| gpus > 1)?;
+        let libraries = Library::each(&cluster, &ALL, Choice::FREE, None).unwrap_or_default();
+        let of = |(collective, library): (Collective, Library)| {
             let point = |size: &Bytes| {
                 let Predicted { algorithm, protocol, time, rate, .. } = library.predict(*size, Choice::FREE).ok()?;
                 let (algorithm, protocol) = (algorithm.to_string(), protocol.to_string());
@@ -54,6 +54,6 @@ impl ExpectedCollective {
             let points: Option<Vec<_>> = sizes.iter().map(point).collect();
             Some(ExpectedCollective { collective, gpus, points: points? })
         };
-        ALL.into_iter().filter_map(of).collect()
+        ALL.into_iter().zip(libraries).filter(|_| gpus > 1).filter_map(of).collect()
     }
 }

@@ -8,6 +8,7 @@ mod expected;
 pub use expected::{ExpectedCollective, ExpectedPoint};
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use super::SimulateError;
 use super::estimate::Estimate;
@@ -35,7 +36,7 @@ pub struct Library {
     /// Of the start-up's usual time.
     startup: f64,
     rerouted: bool,
-    rings: Option<NodeRings>,
+    rings: Option<Rc<NodeRings>>,
 }
 
 impl Library {
@@ -49,6 +50,20 @@ impl Library {
         choice: Choice,
         faster: Option<(Component, f64)>,
     ) -> Result<Self, SimulateError> {
+        let mut each = Self::each(cluster, &[collective], choice, faster)?;
+        Ok(each.remove(0))
+    }
+
+    /// The same of several collectives, in their order: rings are searched once.
+    ///
+    /// # Errors
+    /// As [`Library::of`].
+    pub fn each(
+        cluster: &Cluster,
+        collectives: &[Collective],
+        choice: Choice,
+        faster: Option<(Component, f64)>,
+    ) -> Result<Vec<Self>, SimulateError> {
         let gpus = cluster.gpus();
         let nodes = cluster.taking.0.min(cluster.nodes).max(1);
         let parts = Parts::embedded();
@@ -59,7 +74,7 @@ impl Library {
         if let Some((component, factor)) = faster {
             router.scale(component, factor);
         }
-        let rings = node_rings(&cluster, &router);
+        let rings = node_rings(&cluster, &router).map(Rc::new);
         if rings.is_none() && gpus.len() > 1 {
             return Err(without_rate(&mut router, &gpus));
         }
@@ -68,39 +83,43 @@ impl Library {
         let mut count = Count { cluster: &cluster, router: &mut router, nodes, orders, share: reached(medium) };
         let within = count.within()?;
         let ranks = gpus.len() * nodes as usize;
-        let mut job = Job {
-            collective,
+        let like = Job {
+            collective: Collective::AllReduce,
             ranks,
             nodes: nodes as usize,
             generation,
             medium,
             run: Ranks::ProcessEach,
-            network: 0.0,
+            network: if nodes == 1 { 0.0 } else { count.message()? },
             on_amd: has_cpus_of_amd(&cluster.node.fabric, parts),
         };
-        let nvls = |sent: f64| nvls_rate(&cluster.node.fabric, generation, &gpus, sent, collective);
-        let mut found: Vec<(Algorithm, Held)> = Vec::new();
-        if nodes == 1 {
-            found.push((Algorithm::Ring, within.clone()));
-            found.push((Algorithm::Tree, within.times(chain(gpus.len()) * collective.bus_factor(ranks))));
-            found.extend(nvls(within.rate).map(|rate| (Algorithm::Nvls, Held { rate, ..within.clone() })));
-        } else {
-            job.network = count.message()?;
-            found = between(&mut count, &job, choice, &within, nvls(within.rate))?;
-        }
-        let mut carried = Carried::default();
-        let mut held = [const { Held::UNLIMITED }; Algorithm::ALL.len()];
-        for (algorithm, of) in found {
-            carried = carried.with(algorithm, Some(of.rate));
-            held[algorithm as usize] = of;
-        }
-        let rerouted = router.rerouted();
-        Ok(Library { job, carried, held, startup: cluster.latencies.stages, rerouted, rings })
+        let of = |collective: &Collective| {
+            let job = Job { collective: *collective, ..like };
+            let nvls = |sent: f64| nvls_rate(&cluster.node.fabric, generation, &gpus, sent, *collective);
+            let found = if nodes == 1 {
+                let tree = within.times(chain(gpus.len()) * collective.bus_factor(ranks));
+                let nvls = nvls(within.rate).map(|rate| (Algorithm::Nvls, Held { rate, ..within.clone() }));
+                [(Algorithm::Ring, within.clone()), (Algorithm::Tree, tree)].into_iter().chain(nvls).collect()
+            } else {
+                between(&mut count, &job, choice, &within, nvls(within.rate))?
+            };
+            let mut carried = Carried::default();
+            let mut held = [const { Held::UNLIMITED }; Algorithm::ALL.len()];
+            for (algorithm, of) in found {
+                carried = carried.with(algorithm, Some(of.rate));
+                held[algorithm as usize] = of;
+            }
+            Ok((job, carried, held))
+        };
+        let found: Vec<_> = collectives.iter().map(of).collect::<Result<_, SimulateError>>()?;
+        let (startup, rerouted) = (cluster.latencies.stages, router.rerouted());
+        let library = |(job, carried, held)| Library { job, carried, held, startup, rerouted, rings: rings.clone() };
+        Ok(found.into_iter().map(library).collect())
     }
 
     /// The rings within a node.
     pub(super) fn rings(&self) -> Option<&NodeRings> {
-        self.rings.as_ref()
+        self.rings.as_deref()
     }
 
     /// What one would replace to make faster what holds the bytes, by the words of [`Outcome::spent`].

@@ -98,10 +98,8 @@ impl Laying<'_, '_> {
             match &link.carriage {
                 Carriage::Unknown(why) => return Err(why.clone()),
                 Carriage::Inside(why) => {
-                    if self.words {
-                        let why = (*why).to_owned();
-                        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why });
-                    }
+                    let why = self.say(|| (*why).to_owned());
+                    self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why });
                 }
                 Carriage::Pcie { .. } => slowest = slowest.min(self.pcie_hop(hop, link, &mut traffic)),
                 Carriage::Bundle(bundle) => {
@@ -241,10 +239,8 @@ impl Laying<'_, '_> {
 
     /// Records a hop as `PCIe 3.0 x16: 13.68 GB/s (256-byte writes)`.
     fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: impl FnOnce() -> String) {
-        if self.words {
-            let rate = Rate::from_bytes_per_second(rate);
-            let why = format!("{words}: {rate} ({})", detail());
-            self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
-        }
+        let rate = Rate::from_bytes_per_second(rate);
+        let why = self.say(|| format!("{words}: {rate} ({})", detail()));
+        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
     }
 }
