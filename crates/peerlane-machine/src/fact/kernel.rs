@@ -137,6 +137,8 @@ pub struct KernelFacts {
     pub unlimited: Vec<PciAddress>,
     /// GPUs and network adapters of which their drivers logged anything.
     pub started: Vec<PciAddress>,
+    /// Whether the log shows a lid or a battery: the machine is portable, and its devices are soldered.
+    pub is_portable: bool,
 }
 
 impl KernelFacts {
@@ -147,6 +149,7 @@ impl KernelFacts {
             parameters: self.parameters.clone(),
             iommu: self.iommu,
             iommu_disabled: self.iommu_disabled,
+            is_portable: self.is_portable,
             ..KernelFacts::default()
         };
         *self != settings

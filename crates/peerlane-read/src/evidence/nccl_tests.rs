@@ -79,9 +79,11 @@ impl Head {
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
         let mut gpus = std::mem::take(&mut self.ranks);
-        // virtual machines of some clouds show one bus for all
+        // old releases print the bus without its domain, and virtual machines of some clouds show one bus for all: devices of one bus
+        // are told apart by their numbers
+        let devices: BTreeSet<_> = gpus.iter().map(|gpu| (gpu.address, gpu.index)).collect();
         let addresses: BTreeSet<_> = gpus.iter().filter_map(|gpu| gpu.address).collect();
-        if gpus.len() > 1 && addresses.len() == 1 {
+        if addresses.len() < devices.len() {
             gpus.iter_mut().for_each(|gpu| gpu.address = None);
         }
         let lines = std::mem::take(&mut self.rank_lines).numbers(text);
