@@ -25,7 +25,7 @@ pub(super) const COMMAND_LINE: &str = "/proc/cmdline";
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
 /// What a text holds if any of its lines matters here.
-const HALLMARKS: [&str; 11] = [
+const HALLMARKS: [&str; 12] = [
     "NVRM: ",
     ": SXid (",
     "AMD-Vi: ",
@@ -37,6 +37,7 @@ const HALLMARKS: [&str; 11] = [
     "ommand line: ",
     "BOOT_IMAGE=",
     "allen off the bus",
+    freebsd::HALLMARK,
 ];
 
 /// The most devices of one log; a machine has fewer.
@@ -48,12 +49,12 @@ const ENOUGH: usize = 3;
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let begins = || text.iter().take(MOST_BEFORE).any(|(_, line)| message(line).is_some());
     if !text.holds(&HALLMARKS) && !begins() {
-        freebsd::scan(text, found);
         return;
     }
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
+    let mut ports = freebsd::Ports::default();
     let mut of_kernel = 0;
     let (mut by_log, mut has_iommu) = (false, false);
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
@@ -79,6 +80,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         by_log |= is_read;
         has_iommu |= iommu::shows_one(line);
+        ports.read(i, line);
         let words = command_line(line, alone);
         if is_read || words.is_some() {
             lines.add(i);
@@ -98,7 +100,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         found.push(text, tool, lines, Fact::Kernel(facts));
     }
     devices.push(text, found);
-    freebsd::scan(text, found);
+    ports.push(text, found);
     host.push(text, found);
     // a log without a line that matters is a log all the same
     if of_kernel >= ENOUGH && found.evidence.is_empty() {
