@@ -137,6 +137,8 @@ pub struct KernelFacts {
     pub unlimited: Vec<PciAddress>,
     /// GPUs and network adapters of which their drivers logged anything.
     pub started: Vec<PciAddress>,
+    /// Whether the driver of a GPU that is no PCI device, as systems on a chip have them, logged anything.
+    pub has_gpu_on_chip: bool,
     /// Whether the log shows a lid or a battery: the machine is portable, and its devices are soldered.
     pub is_portable: bool,
 }

@@ -48,7 +48,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 
 /// Ports without a carrier that nothing uses: an output that shows addresses shows none of them, while another port that is up has one.
 /// Bridges of containers and virtual machines have no port of their own.
-fn unused<'t>(text: &'t Text) -> Vec<&'t str> {
+fn unused(text: &Text) -> Vec<&str> {
     let mut waiting: Vec<(&str, bool)> = Vec::new();
     let mut current: Option<(&str, bool)> = None;
     let mut has_used = false;

@@ -84,6 +84,10 @@ impl Devices {
             }
             return read;
         }
+        if is_of_gpu_on_chip(message) {
+            facts.has_gpu_on_chip = true;
+            return true;
+        }
         let Some((subject, rest)) = message.split_once(": ") else { return false };
         let read = match last_device(subject) {
             Some((driver, address)) => self.device(i, driver, address, rest, facts),
@@ -181,6 +185,16 @@ impl Devices {
     }
 }
 
+/// Whether a message is of a GPU's driver about a GPU on a chip: `nvgpu: 57000000.gpu gm20b_init_clk_setup_sw:1268 …`, `[drm]
+/// Initialized panfrost 1.2.0 20180908 for ff9a0000.gpu on minor 1`.
+fn is_of_gpu_on_chip(message: &str) -> bool {
+    let of_nvidia = message.strip_prefix("nvgpu: ").or_else(|| message.strip_prefix("gk20a "));
+    let device = of_nvidia.or_else(|| Some(message.strip_prefix("[drm] Initialized ")?.split_once(" for ")?.1));
+    let name = device.and_then(|device| device.split([' ', ':']).next());
+    let address = name.and_then(|name| name.strip_suffix(".gpu").or_else(|| name.strip_suffix(".gv11b")));
+    address.is_some_and(|at| !at.is_empty() && at.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// The driver and the device of `[drm] Initialized i915 1.6.0 20080730 for 0000:00:02.0 on minor 0`, which the kernel's display code
 /// logs when a driver has a GPU ready; newer kernels log no date.
 fn initialized(message: &str) -> Option<(&str, PciAddress)> {
@@ -259,6 +273,16 @@ mod tests {
             let started = |f: &Fact| if let Fact::Kernel(k) = f { k.started.len() } else { 0 };
             let count: usize = log(line).iter().map(started).sum();
             assert_eq!(count, gpus, "{line}");
+        }
+    }
+
+    #[test]
+    fn gpus_on_a_chip() {
+        assert!(is_of_gpu_on_chip("nvgpu: 57000000.gpu           gm20b_init_clk_setup_sw:1268 [INFO]  GPCPLL"));
+        assert!(is_of_gpu_on_chip("[drm] Initialized panfrost 1.2.0 20180908 for ff9a0000.gpu on minor 1"));
+        for other in ["[drm] Initialized simpledrm 1.0.0 20200625 for simple-framebuffer.0 on minor 0", "nvgpu: loaded"]
+        {
+            assert!(!is_of_gpu_on_chip(other), "{other}");
         }
     }
 

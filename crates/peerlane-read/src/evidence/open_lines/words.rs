@@ -365,8 +365,11 @@ pub(super) fn is_of_others(line: &str) -> bool {
         let rest = first.strip_prefix(*other);
         rest.is_some_and(|rest| other.ends_with('_') || rest.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
     };
-    let is_of_display =
-        (line.contains("[drm") || line.contains("*ERROR*")) && DISPLAY.iter().any(|word| line.contains(word));
+    // a display that no longer answers is a GPU's trouble, what a panel or a cable says is not
+    let is_hung = || line.contains("*ERROR*") && line.contains("timed out");
+    let is_of_display = (line.contains("[drm") || line.contains("*ERROR*"))
+        && DISPLAY.iter().any(|word| line.contains(word))
+        && !is_hung();
     (OTHERS.iter().any(is_it) || is_of_display) && !line.contains("nvidia") && !line.contains("NVRM")
 }
 
