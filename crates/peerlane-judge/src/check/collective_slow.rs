@@ -326,14 +326,17 @@ fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
 
 /// The same where only products are known: boards for modules with NVLink of the third generation and later join all links of
 /// each, through switches or among four, and rings use them all. Two or three of four share a third or two thirds of their links.
+/// Boards for the second generation join four or eight in several ways, so that only a rate near that of all links shows something.
 fn by_modules(view: &View, gpus: &[NodeId]) -> Option<[f64; 2]> {
+    let mut is_any = false;
     let rate = |id: &NodeId| {
         let part = view.part(*id)?;
-        let (links, _) = part.module_nvlinks().filter(|(_, generation)| *generation >= 3)?;
+        let (links, generation) = part.module_nvlinks().filter(|(_, generation)| *generation >= 2)?;
+        is_any |= generation == 2;
         part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate)
     };
     let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
-    let shared = (gpus.len() as f64 - 1.0).min(3.0) / 3.0;
+    let shared = if is_any { 0.0 } else { (gpus.len() as f64 - 1.0).min(3.0) / 3.0 };
     all?.into_iter().reduce(f64::min).map(|links| [shared, 1.0].map(|share| OF_LINKS * share * links))
 }
 
@@ -462,6 +465,8 @@ mod tests {
             "two may share four links, or have lost eight"
         );
         assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![Warning], true), "half of four links");
+        assert_eq!(judged("Tesla V100-SXM2-32GB", 134.8, 8), (vec![], true), "nearly all of six links");
+        assert_eq!(judged("Tesla V100-SXM2-32GB", 40.0, 8), (vec![], false), "a board may join them so");
         // cards whose places nobody states
         assert_eq!(judged("NVIDIA L40S", 21.0, 8), (vec![], true));
         assert_eq!(judged("NVIDIA L40S", 12.0, 8), (vec![Warning], true), "as through host memory");

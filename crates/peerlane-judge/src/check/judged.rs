@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 use peerlane_design::case::Case;
 use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
-use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
+use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus, PciRole};
 use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::Direction;
 use peerlane_measure::run::{Limits, Missing};
@@ -118,7 +118,21 @@ fn is_width_known(view: &View) -> bool {
         matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
             if running.lanes.is_some() && (allowed.lanes.is_some() || by_part()))
     });
-    of_link || narrow_link::is_unplaced_known(view)
+    of_link || narrow_link::is_unplaced_known(view) || is_width_of_others_known(view)
+}
+
+/// The same of a listing without GPUs and adapters: of disks, RAID cards and others, whose narrow links reported-health notes.
+fn is_width_of_others_known(view: &View) -> bool {
+    let is_device = |node: &Node| node.kind.is_device();
+    let lanes = |width: PcieWidth| width.lanes.is_some_and(|lanes| lanes > 0);
+    let listed = |fact: &Fact| match fact {
+        Fact::Pci(tree) => {
+            let mut others = tree.devices.iter().filter(|d| d.role == PciRole::Endpoint);
+            others.any(|d| lanes(d.running) && lanes(d.capable)).then_some(())
+        }
+        _ => None,
+    };
+    !view.fabric().nodes().iter().any(is_device) && view.facts(listed).next().is_some()
 }
 
 /// Whether a source states how many NVLinks, or links of AMD's, GPUs have. A matrix of path classes is no such source: what it

@@ -66,9 +66,18 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let (summary, fix) = if narrow {
         (
             format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
-            "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
-             generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
-             this rate.",
+            match is_portable(view) {
+                // a soldered device has no slot
+                true => {
+                    "The machine has a lid or a battery: devices of portable machines are soldered, often with fewer lanes than \
+                         the chip has. Plan with this rate."
+                }
+                false => {
+                    "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
+                          generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
+                          this rate."
+                }
+            },
         )
     } else if device == Device::Disk {
         (
@@ -94,6 +103,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let more = if of.len() > 1 { format!("; {} devices have such a line", of.len()) } else { String::new() };
     let kind = match device {
         Device::Disk => Design,
+        _ if narrow && is_portable(view) => Design,
         _ if !narrow => Measurement,
         Device::OfALog => Design,
         _ => Fault,
@@ -111,6 +121,10 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         .about_nodes(names)
         .losing(if matches!(device, Device::Disk | Device::Other) { 0.0 } else { lost });
     Some(raised)
+}
+
+fn is_portable(view: &View) -> bool {
+    view.kernels().iter().any(|(log, _)| log.is_portable)
 }
 
 fn device(view: &View, limit: &LimitedLink) -> Device {
@@ -208,6 +222,26 @@ mod tests {
         assert_eq!(reported, [(Error, "mlx5_0".to_owned()), (Warning, "0000:81:00.0".to_owned())]);
         assert!(found[0].summary.contains("3.0 x8, although capable of 3.0 x16"), "{}", found[0].summary);
         assert!(found[1].summary.contains("3.0 x1, although capable of 4.0 x4"), "{}", found[1].summary);
+    }
+
+    #[test]
+    fn devices_of_portable_machines_are_as_built() {
+        let mut b = FabricBuilder::new();
+        let mut gpu = Node::new("GPU0", NodeKind::Gpu);
+        gpu.address = Some("0000:43:00.0".parse().unwrap());
+        b.node(gpu);
+        let mut machine = captured(b);
+        let limit = LimitedLink {
+            device: "0000:43:00.0".parse().unwrap(),
+            at: "0000:00:01.0".parse().unwrap(),
+            width: width("4.0 x8"),
+            capable: width("4.0 x16"),
+        };
+        let facts = KernelFacts { limited: vec![limit], is_portable: true, ..KernelFacts::default() };
+        state(&mut machine, "kernel log", Fact::Kernel(facts));
+        let found = findings(&machine, run);
+        assert_eq!((found.len(), found[0].kind), (1, Design));
+        assert!(!found[0].fix.contains("Reseat"), "{}", found[0].fix);
     }
 
     #[test]

@@ -63,8 +63,31 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
     match name {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
         "transfers" => view.machine.is_measured(),
+        "ranks-in-one-collective" => is_one_collective(all) == Some(true),
+        "ranks-in-other-collectives" => is_one_collective(all) == Some(false),
         _ => all.of.contains_key(name),
     }
+}
+
+/// Whether the ranks whose watchdogs report a collective that did not end are all in the same one; `None` where fewer than two ranks
+/// report one, or where it is not known. Collectives are counted by process group, and groups that only have a number may be of other
+/// ranks on each host, so that only the default group and those with a name of their own are compared.
+fn is_one_collective(all: &Reported) -> Option<bool> {
+    let mut groups: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for (message, _) in all.of.get("torch-watchdog")? {
+        let (Some(seq), Some(ranks)) = (message.part("seq"), message.part("rank")) else { continue };
+        let group = message.part("group").unwrap_or_default();
+        if !(group.is_empty() || group == "0" || group.contains("default_pg") || group.contains("GUID")) {
+            continue;
+        }
+        let seq: u64 = seq.parse().ok()?;
+        let of_group = groups.entry(group).or_default();
+        for rank in ranks.split(", ") {
+            of_group.entry(rank).and_modify(|known| *known = seq.min(*known)).or_insert(seq);
+        }
+    }
+    let several = groups.values().filter(|ranks| ranks.len() > 1);
+    several.map(|ranks| ranks.values().collect::<BTreeSet<_>>().len() == 1).reduce(|a, b| a && b)
 }
 
 /// Whether a message of this entry was reported of the machine.
@@ -242,6 +265,23 @@ mod tests {
     fn message(id: &'static str, parts: &[(&'static str, &str)]) -> Message {
         let parts = parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         Message { id, parts, quote: "as printed".to_owned(), host: Some("node48".to_owned()), count: 1 }
+    }
+
+    #[test]
+    fn ranks_in_one_collective_or_in_several() {
+        let rules = |reported: &[(&str, &str, &str)]| {
+            let of = |id, (seq, rank, group): &(&str, &str, &str)| {
+                message(id, &[("seq", seq), ("rank", rank), ("group", group), ("op", "ALLREDUCE")])
+            };
+            let ids = ["torch-watchdog", "torch-watchdog-alike", "torch-watchdog-apart"];
+            let all: Vec<Message> = ids.iter().flat_map(|id| reported.iter().map(move |one| of(id, one))).collect();
+            found(&all).into_iter().map(|f| f.rule).collect::<Vec<_>>()
+        };
+        assert_eq!(rules(&[("1", "0, 1", "")]), ["torch-watchdog-alike"]);
+        assert_eq!(rules(&[("12", "0, 1", ""), ("13", "2", "")]), ["torch-watchdog-apart"]);
+        assert_eq!(rules(&[("12", "3", "")]), ["torch-watchdog"], "one rank alone");
+        assert_eq!(rules(&[("12", "0", "2"), ("13", "5", "2")]), ["torch-watchdog"], "groups of other ranks");
+        assert_eq!(rules(&[("12, 13", "0, 1", "")]), ["torch-watchdog"], "too many to tell apart");
     }
 
     fn found(messages: &[Message]) -> Vec<Finding> {

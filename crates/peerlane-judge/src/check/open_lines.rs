@@ -1,7 +1,9 @@
 //! Lines that speak of trouble and that nothing here explains.
 
+use std::cmp::Reverse;
+
 use super::prelude::*;
-use peerlane_machine::fact::OpenLine;
+use peerlane_machine::fact::{OpenKind, OpenLine};
 
 pub(super) const RULE: Rule = Rule::new("open-line", One(run)).watched();
 
@@ -10,7 +12,15 @@ const SHOWN: usize = 5;
 
 fn run(view: &View) -> Option<Raised> {
     let all = view.facts(|fact| if let Fact::OpenLine(line) = fact { Some(line) } else { None });
-    let all: Vec<(&OpenLine, &Origin)> = all.collect();
+    let mut all: Vec<(&OpenLine, &Origin)> = all.collect();
+    all.sort_by_key(|(line, origin)| {
+        let at = origin.lines.map_or(0, |(first, _)| first);
+        // of exceptions the one that came most often, and the last one, ended the program; of other lines the first may be the cause
+        match line.kind {
+            OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
+            _ => (line.kind, Reverse(0), at),
+        }
+    });
     let (first, _) = all.first()?;
     let quote = |(line, origin): &(&OpenLine, &Origin)| {
         let times = if line.count > 1 { format!("{} times, ", line.count) } else { String::new() };
@@ -23,7 +33,7 @@ fn run(view: &View) -> Option<Raised> {
     let lines = all.iter().map(|(line, _)| line.count).fold(0, u32::saturating_add);
     let summary = match lines {
         1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
-        _ => format!("{lines} lines speak of trouble that is not known here, the first: \"{}\"", first.quote),
+        _ => format!("{lines} lines speak of trouble that is not known here, foremost: \"{}\"", first.quote),
     };
     let raised = RULE
         .raise(Fault, Warning, Possible)
@@ -49,11 +59,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_exception_leads() {
+        let mut machine = switched(1);
+        let lines =
+            [("a warning", 9, OpenKind::Warning), ("an error", 1, OpenKind::Error), ("E: 1", 1, OpenKind::Exception)];
+        for (quote, count, kind) in lines {
+            let line = OpenLine { quote: quote.to_owned(), host: None, count, kind };
+            state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+        }
+        let all = findings(&machine, raised);
+        assert!(all[0].summary.ends_with("foremost: \"E: 1\""), "{}", all[0].summary);
+    }
+
+    #[test]
     fn lines_are_quoted_counted_and_placed() {
         let mut machine = switched(1);
         assert_eq!(findings(&machine, raised), []);
         for (quote, count) in [("the widget is gone", 3), ("no route", 1)] {
-            let line = OpenLine { quote: quote.to_owned(), host: Some("h1".to_owned()), count };
+            let line = OpenLine { quote: quote.to_owned(), host: Some("h1".to_owned()), count, kind: OpenKind::Error };
             state(&mut machine, "lines that are not known", Fact::OpenLine(line));
         }
         let all = findings(&machine, raised);

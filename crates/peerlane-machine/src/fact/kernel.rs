@@ -137,6 +137,10 @@ pub struct KernelFacts {
     pub unlimited: Vec<PciAddress>,
     /// GPUs and network adapters of which their drivers logged anything.
     pub started: Vec<PciAddress>,
+    /// Whether the driver of a GPU that is no PCI device, as systems on a chip have them, logged anything.
+    pub has_gpu_on_chip: bool,
+    /// Whether the log shows a lid or a battery: the machine is portable, and its devices are soldered.
+    pub is_portable: bool,
 }
 
 impl KernelFacts {
@@ -147,6 +151,7 @@ impl KernelFacts {
             parameters: self.parameters.clone(),
             iommu: self.iommu,
             iommu_disabled: self.iommu_disabled,
+            is_portable: self.is_portable,
             ..KernelFacts::default()
         };
         *self != settings

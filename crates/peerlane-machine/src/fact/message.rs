@@ -22,6 +22,19 @@ impl Message {
     }
 }
 
+/// What a line of trouble is, in the order in which lines may be the cause: a program ends with its last exception, and what only
+/// warned did not end it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpenKind {
+    /// An exception that a program raised.
+    Exception,
+    /// Any other line about a failure.
+    #[default]
+    Error,
+    /// A warning by its level.
+    Warning,
+}
+
 /// Lines of one form that speak of trouble and that nothing explains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenLine {
@@ -31,4 +44,6 @@ pub struct OpenLine {
     pub host: Option<String>,
     /// How many there are.
     pub count: u32,
+    /// What they are.
+    pub kind: OpenKind,
 }

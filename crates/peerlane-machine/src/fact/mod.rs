@@ -21,7 +21,7 @@ pub use kernel::{
     IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind, Recovery, SwitchXid, Unassigned, Xid,
 };
 pub use lines::{Gid, PcieLines};
-pub use message::{Message, OpenLine};
+pub use message::{Message, OpenKind, OpenLine};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use remark::{Between, Claim, Remark};

@@ -12,6 +12,9 @@ use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "bandwidthTest";
 
+/// Transfers of so many bytes reach the rate of their path; the sample's own single size is 32 MB.
+const LARGE: u64 = 16_000_000;
+
 /// Lines between a heading and its column titles.
 const HEADING_GAP: usize = 5;
 
@@ -129,40 +132,42 @@ impl Table {
         for word in self.memory.into_iter().chain(self.label.as_deref()) {
             title = format!("{title}, {word}");
         }
-        let fact = match self.samples.as_slice() {
-            [(size, rate)] if self.devices == 1 => {
-                let (from, to) = self.ends.names(format!("GPU{device}"));
-                Fact::Matrix(Matrix {
-                    direction: Some(Direction::Unidirectional),
-                    engine: Some(Engine::Ce),
-                    unit: self.unit,
-                    size: Some(*size),
-                    rows: vec![from],
-                    cols: vec![to],
-                    values: vec![vec![Some(*rate)]],
-                    title,
-                    ..Matrix::default()
-                })
-            }
-            samples => {
-                let devices =
-                    if self.devices == 1 { format!("GPU{device}") } else { format!("{} GPUs, summed", self.devices) };
-                let (from, to) = self.ends.names(devices);
-                let settings = [("memory", self.memory.map(str::to_owned)), ("label", self.label)];
-                Fact::Curve(Curve {
-                    what: TOOL.to_owned(),
-                    ends: vec![from, to],
-                    sizes: samples.iter().map(|s| s.0).collect(),
-                    series: vec![Series {
-                        name: "bandwidth".to_owned(),
-                        unit: Some(self.unit),
-                        values: samples.iter().map(|s| Some(s.1)).collect(),
-                    }],
-                    settings: settings.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect(),
-                })
-            }
-        };
-        found.push(text, TOOL, lines, fact);
+        // a curve comes first: its label shows that what follows is of another machine
+        if self.samples.len() > 1 || self.devices > 1 {
+            let devices =
+                if self.devices == 1 { format!("GPU{device}") } else { format!("{} GPUs, summed", self.devices) };
+            let (from, to) = self.ends.names(devices);
+            let settings = [("memory", self.memory.map(str::to_owned)), ("label", self.label)];
+            let curve = Curve {
+                what: TOOL.to_owned(),
+                ends: vec![from, to],
+                sizes: self.samples.iter().map(|s| s.0).collect(),
+                series: vec![Series {
+                    name: "bandwidth".to_owned(),
+                    unit: Some(self.unit),
+                    values: self.samples.iter().map(|s| Some(s.1)).collect(),
+                }],
+                settings: settings.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect(),
+            };
+            found.push(text, TOOL, lines, Fact::Curve(curve));
+        }
+        // of a range of sizes the largest shows what the path carries
+        let last = self.samples.last().filter(|(size, _)| self.samples.len() == 1 || size.0 >= LARGE);
+        if let Some((size, rate)) = last.filter(|_| self.devices == 1) {
+            let (from, to) = self.ends.names(format!("GPU{device}"));
+            let matrix = Matrix {
+                direction: Some(Direction::Unidirectional),
+                engine: Some(Engine::Ce),
+                unit: self.unit,
+                size: Some(*size),
+                rows: vec![from],
+                cols: vec![to],
+                values: vec![vec![Some(*rate)]],
+                title,
+                ..Matrix::default()
+            };
+            found.push(text, TOOL, lines, Fact::Matrix(matrix));
+        }
     }
 }
 

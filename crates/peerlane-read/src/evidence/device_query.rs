@@ -1,9 +1,11 @@
 //! Reads the output of CUDA's `deviceQuery`: the devices, and which can access which.
 
+use super::health::Health;
 use super::limits::MAX_DEVICES as MAX_LISTED;
 use super::p2p_test::{Access, MAX_DEVICES};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::{Area, Message};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "deviceQuery";
@@ -11,8 +13,16 @@ const TOOL: &str = "deviceQuery";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Run::default();
     let mut access = Access::default();
+    let mut ended = None;
     for (i, line) in text.iter() {
         let line = line.trim();
+        if line.starts_with("deviceQuery, CUDA Driver") {
+            ended = Some(i);
+        } else if line == "Result = PASS" && ended.take().is_some_and(|at| i <= at + 2) {
+            let mut health = Health::default();
+            health.sound(Area::Test, i);
+            health.push(text, TOOL, found);
+        }
         if let Some(count) = detected(line) {
             run.flush(text, found);
             run.detected = Some((count, i));
@@ -28,6 +38,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if run.open {
             if run.gpus.last_mut().is_some_and(|gpu| field(line, gpu)) {
                 run.last = i;
+            }
+            if let Some(gpu) = run.gpus.last().filter(|gpu| is_without_ecc(line, gpu)) {
+                let parts = gpu.index.map(|index| ("gpu", index.to_string())).into_iter().collect();
+                let quote = line.to_owned();
+                let message = Message { id: "gpu-ecc-off", parts, quote, host: None, count: 1 };
+                found.push(text, TOOL, text.numbers(i, i), Fact::Message(message));
             }
             // the last line of a block
             run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
@@ -100,6 +116,18 @@ fn field(line: &str, gpu: &mut GpuFacts) -> bool {
     true
 }
 
+/// GPUs of data centers, which have ECC; other names may have none, and print the same.
+const WITH_ECC: [&str; 10] = ["Tesla", "A100", "A800", "H100", "H200", "H800", "B200", "A30", "A40", "L40"];
+
+/// `Device has ECC support: Disabled` of a GPU that has it.
+fn is_without_ecc(line: &str, gpu: &GpuFacts) -> bool {
+    let off = line
+        .split_once(':')
+        .is_some_and(|(label, value)| label.trim() == "Device has ECC support" && value.trim() == "Disabled");
+    let name = || gpu.name.as_deref().unwrap_or_default();
+    off && WITH_ECC.iter().any(|word| name().split([' ', '-']).any(|part| part == *word))
+}
+
 /// `2 / 1 / 0`: domain, bus and device in decimal; old releases print no domain, where only 0 was possible.
 fn address(value: &str) -> Option<PciAddress> {
     let numbers: Vec<u32> = value.split('/').map(|n| n.trim().parse()).collect::<Result<_, _>>().ok()?;
@@ -128,6 +156,20 @@ mod tests {
     use super::super::P2pStatus;
     use super::super::testing::scanned;
     use super::*;
+
+    #[test]
+    fn ecc_of_gpus_that_have_it_and_the_result() {
+        let run = |name: &str| {
+            let block = format!(
+                "Device 0: \"{name}\"\n  Device has ECC support:                        Disabled\n  Compute Mode:\n"
+            );
+            let end = "deviceQuery, CUDA Driver = CUDART, NumDevs = 1\nResult = PASS\n";
+            let facts: Vec<Fact> = scanned(scan, &(block + end)).evidence.into_iter().map(|e| e.fact).collect();
+            let count = |is: fn(&Fact) -> bool| facts.iter().filter(|fact| is(fact)).count();
+            (count(|f| matches!(f, Fact::Message(_))), count(|f| matches!(f, Fact::Health(h) if h.sound == 1)))
+        };
+        assert_eq!((run("Tesla V100-PCIE-32GB"), run("NVIDIA GeForce GTX 1080")), ((1, 1), (0, 1)));
+    }
 
     #[test]
     fn a_device_and_its_peers() {

@@ -2,15 +2,17 @@
 //! NVSwitches, adapters, PCIe errors, slow links, address space and the IOMMU.
 
 mod devices;
+mod freebsd;
 mod gpus;
 mod host;
 mod iommu;
 mod windows;
 
+use super::line_head::is_stamp_of_kernel;
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
-use super::{KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
+use super::{IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
 use devices::Devices;
 use host::Host;
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
@@ -22,7 +24,8 @@ pub(super) const COMMAND_LINE: &str = "/proc/cmdline";
 /// Words of a command line that matter to paths between devices, by how they start.
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
-/// What a text holds if any of its lines matters here.
+/// What a text holds if any of its lines matters here. Each costs a pass over the text; a GPU that fell off the bus is named in
+/// lines of `NVRM`.
 const HALLMARKS: [&str; 11] = [
     "NVRM: ",
     ": SXid (",
@@ -34,7 +37,7 @@ const HALLMARKS: [&str; 11] = [
     "iommu",
     "ommand line: ",
     "BOOT_IMAGE=",
-    "allen off the bus",
+    freebsd::HALLMARK,
 ];
 
 /// The most devices of one log; a machine has fewer.
@@ -51,8 +54,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
+    let mut ports = freebsd::Ports::default();
     let mut of_kernel = 0;
-    let mut by_log = false;
+    let (mut by_log, mut has_iommu) = (false, false);
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
     // the driver's sentence on a GPU that is gone goes over three lines
     let mut named: Option<(usize, PciAddress)> = None;
@@ -60,6 +64,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
         if let Some(message) = message(line) {
             of_kernel += 1;
+            facts.is_portable |= host::shows_portable(message);
             is_read |= devices.read(i, message, &mut facts) | host.read(i, message);
         }
         named = gpus::named(line).map(|address| (i, address)).or(named);
@@ -74,6 +79,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
         }
         by_log |= is_read;
+        has_iommu |= iommu::shows_one(line);
+        ports.read(i, line);
         let words = command_line(line, alone);
         if is_read || words.is_some() {
             lines.add(i);
@@ -84,11 +91,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
         }
     }
-    if let Some(lines) = lines.numbers(text).filter(|_| facts != KernelFacts::default()) {
+    // the policy of a machine without an IOMMU is passed over, but its log is read
+    let asked = || facts.parameters.iter().any(|parameter| iommu::asks_for_one(parameter));
+    let is_policy = !has_iommu && facts.iommu == Some(IommuDomain::Translated) && !asked();
+    facts.iommu = facts.iommu.filter(|_| !is_policy);
+    if let Some(lines) = lines.numbers(text).filter(|_| is_policy || facts != KernelFacts::default()) {
         let tool = if by_log { TOOL } else { COMMAND_LINE };
         found.push(text, tool, lines, Fact::Kernel(facts));
     }
     devices.push(text, found);
+    ports.push(text, found);
     host.push(text, found);
     // a log without a line that matters is a log all the same
     if of_kernel >= ENOUGH && found.evidence.is_empty() {
@@ -106,12 +118,10 @@ fn message(line: &str) -> Option<&str> {
     stamped(named.unwrap_or(line)).or(named)
 }
 
-/// What follows `[    1.759813] `.
+/// What follows `[    1.759813] `, `[Tue Jan 20 10:17:48 2026] `, `[  +0.000659] `.
 fn stamped(line: &str) -> Option<&str> {
-    let (seconds, rest) = line.strip_prefix('[')?.split_once("] ")?;
-    let (whole, part) = seconds.trim_start().split_once('.')?;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    (digits(whole) && digits(part)).then_some(rest)
+    let (time, rest) = line.strip_prefix('[')?.split_once("] ")?;
+    is_stamp_of_kernel(time).then_some(rest)
 }
 
 /// Whether a line is one that is read here.
@@ -223,7 +233,6 @@ fn command_line(line: &str, alone: bool) -> Option<Vec<&str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::IommuDomain;
     use super::*;
     use peerlane_machine::fact::{Recovery, Unassigned, Xid};
     use peerlane_machine::units::Bytes;
@@ -255,6 +264,31 @@ mod tests {
         assert_eq!(xids, [("0000:65:00.0".to_owned(), 79), ("0000:06:00.0".to_owned(), 31)]);
         let errors: Vec<(PcieErrorKind, u32)> = facts.pcie_errors.iter().map(|e| (e.kind, e.count)).collect();
         assert_eq!(errors, [(PcieErrorKind::Corrected, 2), (PcieErrorKind::NonFatal, 1)]);
+    }
+
+    #[test]
+    fn a_default_type_of_domain_is_no_iommu() {
+        let policy = "[    0.2] iommu: Default domain type: Translated\n[    0.3] pci 0000:01:00.0: [10de:2204] type 00 class 0x030000\n";
+        let iommu = |more: &str| scanned(&format!("{policy}{more}")).map(|(_, facts)| facts.iommu);
+        assert_eq!(iommu(""), Some(None));
+        for shown in
+            ["pci 0000:01:00.0: Adding to iommu group 14", "DMAR: Intel(R) Virtualization Technology for Directed I/O"]
+        {
+            assert_eq!(iommu(&format!("[    0.4] {shown}\n")), Some(Some(IommuDomain::Translated)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn lids_and_batteries_are_of_portable_machines() {
+        let pci = "[    0.3] pci 0000:01:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0000:00:01.0 \
+                   (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)\n";
+        let portable = |line: &str| scanned(&format!("{pci}[    0.4] {line}\n")).unwrap().1.is_portable;
+        assert!(
+            portable("ACPI: button: Lid Switch [LID0]") && portable("ACPI: battery: Slot [BAT1] (battery present)")
+        );
+        assert!(
+            !portable("ACPI: battery: Slot [BAT1] (battery absent)") && !portable("ACPI: button: Power Button [PWRB]")
+        );
     }
 
     #[test]

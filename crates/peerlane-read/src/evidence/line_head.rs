@@ -102,7 +102,7 @@ fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 fn time(rest: &str, head: &mut Head) -> Option<usize> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
     if let Some((within, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        let seconds = is_number(within) && within.contains('.');
+        let seconds = is_number(within) && within.contains('.') || is_stamp_of_kernel(within);
         if seconds || is_clock(within) {
             (head.is_log, head.is_system) = (true, head.is_system || seconds);
             return Some(within.len() + 2);
@@ -133,6 +133,26 @@ fn time(rest: &str, head: &mut Head) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether the words in brackets are a time as `dmesg` prints it: `    1.759813`, with `-T` `Tue Jan 20 10:17:48 2026`, with `-H` the
+/// first line of a minute `Dec  7 23:33` and `  +0.000659` of all others.
+pub(super) fn is_stamp_of_kernel(within: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let plain = within.trim_start();
+    let seconds = plain.strip_prefix('+').unwrap_or(plain).split_once('.');
+    if seconds.is_some_and(|(whole, part)| digits(whole) && digits(part)) {
+        return true;
+    }
+    let clock = |word: &str, parts: usize| word.split(':').count() == parts && word.split(':').all(digits);
+    let mut words = within.split_whitespace();
+    match [words.next(), words.next(), words.next(), words.next(), words.next(), words.next()] {
+        [Some(day), Some(month), Some(date), Some(time), Some(year), None] => {
+            is_name(&DAYS, day) && is_name(&MONTHS, month) && digits(date) && clock(time, 3) && digits(year)
+        }
+        [Some(month), Some(date), Some(time), None, ..] => is_name(&MONTHS, month) && digits(date) && clock(time, 2),
+        _ => false,
+    }
 }
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];

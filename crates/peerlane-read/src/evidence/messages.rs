@@ -18,7 +18,8 @@ const MOST: usize = 256;
 const MOST_OF_ENTRY: usize = 16;
 
 /// Names of parts by which messages of one entry are kept apart.
-const DEVICES: [&str; 10] = ["bdf", "nic", "gpu", "device", "port", "link", "host", "peer", "interface", "library"];
+const DEVICES: [&str; 12] =
+    ["bdf", "nic", "gpu", "device", "port", "link", "host", "peer", "interface", "library", "seq", "group"];
 
 /// A message with its lines.
 struct Known {
@@ -115,6 +116,7 @@ impl<'t> Messages<'t> {
         let same = same.or(of_entry.last().filter(|_| full)).copied();
         if let Some(known) = same.and_then(|at| self.known.get_mut(at)) {
             known.message.count = known.message.count.saturating_add(1);
+            add_rank(&mut known.message, parts);
             return;
         }
         if self.known.len() >= 2 * MOST {
@@ -161,6 +163,23 @@ impl<'t> Messages<'t> {
         }
         all
     }
+}
+
+/// Adds the rank of a message about one collective to those that reported the same before.
+fn add_rank(known: &mut Message, parts: &[(&'static str, &str)]) {
+    let new = |name: &str| parts.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let Some((seq, rank)) = new("seq").zip(new("rank")) else { return };
+    let mut add = |name: &str, value: &str| {
+        if let Some((_, list)) = known.parts.iter_mut().find(|(known, _)| *known == name)
+            && !list.split(", ").any(|one| one == value)
+            && list.len() < MAX_QUOTE
+        {
+            list.push_str(", ");
+            list.push_str(value);
+        }
+    };
+    add("seq", seq);
+    add("rank", rank);
 }
 
 /// A message that begins further behind the head of its line is quoted alone.

@@ -79,9 +79,11 @@ impl Head {
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
         let mut gpus = std::mem::take(&mut self.ranks);
-        // virtual machines of some clouds show one bus for all
+        // old releases print the bus without its domain, and virtual machines of some clouds show one bus for all: devices of one bus
+        // are told apart by their numbers
+        let devices: BTreeSet<_> = gpus.iter().map(|gpu| (gpu.address, gpu.index)).collect();
         let addresses: BTreeSet<_> = gpus.iter().filter_map(|gpu| gpu.address).collect();
-        if gpus.len() > 1 && addresses.len() == 1 {
+        if addresses.len() < devices.len() {
             gpus.iter_mut().for_each(|gpu| gpu.address = None);
         }
         let lines = std::mem::take(&mut self.rank_lines).numbers(text);
@@ -183,11 +185,17 @@ fn is_bare_row(line: &str) -> bool {
         && usual_columns().row(&line).is_some()
 }
 
-/// A line without the tags (`[0]`) that a launcher puts before each piece that a process writes.
+/// A line without the tags (`[0]`) that a launcher puts before each piece that a process writes, and without a word that a changed
+/// program puts before each row (`[STAT]:`).
 fn untagged(line: &str) -> std::borrow::Cow<'_, str> {
     if !line.contains('[') {
         return line.into();
     }
+    let word = || {
+        let (word, rest) = line.trim_start().strip_prefix('[')?.split_once("]:")?;
+        (!word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase())).then_some(rest)
+    };
+    let line = word().unwrap_or(line);
     let mut plain = String::with_capacity(line.len());
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('[') {
@@ -237,13 +245,23 @@ impl Columns {
         let words: Vec<&str> = line.split_whitespace().collect();
         let size = words.first()?.parse().ok()?;
         let full = words.len() >= self.lead + self.metrics.len();
-        let start = if full { self.lead } else { words.len().checked_sub(self.metrics.len()).filter(|n| *n > 0)? };
+        let start = if full { Some(self.lead) } else { words.len().checked_sub(self.metrics.len()).filter(|n| *n > 0) };
         let value = |word: &&str| match *word {
             "N/A" => Some(None),
             word => word.parse::<f64>().ok().map(|v| v.is_finite().then_some(v)),
         };
-        let values: Option<Vec<_>> = words.iter().skip(start).take(self.metrics.len()).map(value).collect();
-        Some((Bytes(size), values?))
+        let values = |start: usize, n: usize| words.iter().skip(start).take(n).map(value).collect::<Option<Vec<_>>>();
+        let whole = start.and_then(|start| values(start, self.metrics.len()));
+        // a run that ends before its second set, or leaves it out, prints half a row
+        let half = self.metrics.len() / 2;
+        let first = || {
+            let is_half =
+                half > 0 && words.len() == self.lead + half && self.metrics.get(..half) == self.metrics.get(half..);
+            let mut first = values(self.lead, half).filter(|_| is_half)?;
+            first.resize(self.metrics.len(), None);
+            Some(first)
+        };
+        Some((Bytes(size), whole.or_else(first)?))
     }
 }
 
@@ -397,6 +415,31 @@ mod tests {
             gpus.unwrap().iter().filter(|gpu| gpu.address.is_some()).count()
         };
         assert_eq!((of(["0x00", "0x00"]), of(["0x00", "0x01"])), (0, 2));
+    }
+
+    #[test]
+    fn half_of_several_buses_are_nobodys() {
+        let rank = |(i, bus): (usize, &str)| format!("#   Rank  {i} Pid 1 on host device  {i} [{bus}] V100\n");
+        let ranks: String = ["0x0b", "0x0b", "0x41", "0x41"].into_iter().enumerate().map(rank).collect();
+        let found =
+            scanned(scan, &(ranks + "# size count type redop time algbw busbw error\n 8 2 float sum 5 1 1 0\n"));
+        let gpus =
+            found.evidence.into_iter().find_map(|e| if let Fact::Gpus(gpus) = e.fact { Some(gpus) } else { None });
+        assert!(gpus.unwrap().iter().all(|gpu| gpu.address.is_none()));
+    }
+
+    #[test]
+    fn rows_with_one_set_and_rows_behind_a_word() {
+        let header = "# size count type redop time algbw busbw error time algbw busbw error\n";
+        let of = |row: &str| {
+            let found = scanned(scan, &format!("{header}{row}\n"));
+            let series = &curve(&found).series;
+            (series[2].values.clone(), series[6].values.clone())
+        };
+        let one = of("  4294967296  1073741824  float  sum  55753.1  77.04  134.81  N/A");
+        assert_eq!(one, (vec![Some(134.81)], vec![None]));
+        let two = of("[STAT]:  64  16  float  sum  47.6  0.10  0.20  0  47.7  0.10  0.30  0");
+        assert_eq!(two, (vec![Some(0.2)], vec![Some(0.3)]));
     }
 
     #[test]

@@ -1,17 +1,22 @@
-//! `nvidia-smi nvlink -s` (rate of each link), `-R` (its far end) and `-e` (its errors); `-c` (capabilities) is passed over.
+//! `nvidia-smi nvlink -s` (rate of each link), `-R` (its far end), `-e` (its errors) and `-gt d` (what it carried); `-c`
+//! (capabilities) is passed over.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::limits::{MAX_DEVICES, MAX_PORTS};
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
-use peerlane_machine::fact::Message;
+use peerlane_machine::fact::{Area, Grade, HealthReport, Message, Trouble};
 use peerlane_machine::units::Rate;
 
 const STATUS: &str = "nvidia-smi nvlink -s";
 const REMOTE: &str = "nvidia-smi nvlink -R";
 const ERRORS: &str = "nvidia-smi nvlink -e";
+const TRAFFIC: &str = "nvidia-smi nvlink -gt d";
+
+/// A link that carried less than a hundredth of what the busiest link of its GPU did is idle.
+const IDLE: f64 = 0.01;
 
 /// Up to so many errors of one counter are chance.
 const FEW: u64 = 16;
@@ -55,6 +60,8 @@ enum Link {
     Inactive(u8),
     /// A counter of errors.
     Errors(u8, String, u64),
+    /// What it carried in one direction, in KiB.
+    Traffic(u8, u64),
     /// No link of this GPU is active; their number is unknown.
     AllInactive,
 }
@@ -70,6 +77,8 @@ struct Output {
     names: Vec<GpuFacts>,
     /// Counters of errors that are not 0, in words with their values.
     failing: Vec<(String, u64)>,
+    /// What links carried, by GPU and link.
+    traffic: BTreeMap<(u32, u8), u64>,
 }
 
 impl Output {
@@ -78,6 +87,7 @@ impl Output {
             Link::Rate(..) => Some(STATUS),
             Link::Remote(..) => Some(REMOTE),
             Link::Errors(..) => Some(ERRORS),
+            Link::Traffic(..) => Some(TRAFFIC),
             Link::Inactive(_) | Link::AllInactive => self.tool,
         };
         if self.tool.is_some() && self.tool != tool {
@@ -96,6 +106,16 @@ impl Output {
                 return;
             }
         }
+        if let Link::Traffic(n, carried) = &link {
+            if self.traffic.len() < MAX_PORTS {
+                let sum = self.traffic.entry((gpu, *n)).or_default();
+                *sum = sum.saturating_add(*carried);
+            }
+            // a link has a counter for each direction
+            if self.ports.last().is_some_and(|p| (p.gpu, p.port) == (Some(gpu), Some(*n))) {
+                return;
+            }
+        }
         if self.ports.len() > MAX_PORTS {
             return;
         }
@@ -103,7 +123,7 @@ impl Output {
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
             Link::Remote(n, remote) => NvlinkPort { port: Some(n), remote, ..port },
-            Link::Errors(n, ..) => NvlinkPort { port: Some(n), ..port },
+            Link::Errors(n, ..) | Link::Traffic(n, _) => NvlinkPort { port: Some(n), ..port },
             Link::Inactive(n) => NvlinkPort { port: Some(n), active: false, ..port },
             Link::AllInactive => NvlinkPort { count: 0, active: false, ..port },
         });
@@ -119,6 +139,7 @@ impl Output {
         let named = |g: &GpuFacts| with_ports.contains(&g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
         output.report_errors(text, tool, lines, found);
+        output.report_traffic(text, lines, found);
         // `nvlink -e | grep "Link 14"` shows no other links, and says nothing of them
         let is_whole = |gpu| output.ports.iter().any(|p| p.gpu == gpu && p.port == Some(0));
         if tool == ERRORS && !output.ports.iter().all(|p| is_whole(p.gpu)) {
@@ -146,6 +167,28 @@ impl Output {
 }
 
 impl Output {
+    /// A link that carried nothing while the others of its GPU did is worth a look; the counters show no more than use.
+    fn report_traffic(&self, text: &Text, lines: (u32, u32), found: &mut Found) {
+        let mut report = HealthReport { area: Area::Gpu, sound: 0, troubles: Vec::new() };
+        for ((gpu, link), carried) in &self.traffic {
+            let of_gpu = self.traffic.range((*gpu, 0)..=(*gpu, u8::MAX));
+            let most = of_gpu.map(|(_, carried)| *carried).max().unwrap_or_default();
+            if (*carried as f64) >= IDLE * most as f64 {
+                report.sound += 1;
+                continue;
+            }
+            report.troubles.push(Trouble {
+                part: Some(format!("GPU{gpu}")),
+                what: format!("link {link} carried"),
+                value: format!("{carried} KiB, the busiest {most} KiB"),
+                grade: Grade::Note,
+            });
+        }
+        if !self.traffic.is_empty() {
+            found.push(text, TRAFFIC, lines, Fact::Health(report));
+        }
+    }
+
     /// Counters that are not 0: many errors of a link are a sign, few are chance.
     fn report_errors(&self, text: &Text, tool: &'static str, lines: (u32, u32), found: &mut Found) {
         let many: Vec<&str> = self.failing.iter().filter(|(_, n)| *n > FEW).map(|(words, _)| words.as_str()).collect();
@@ -191,6 +234,11 @@ fn link_line(line: &str) -> Option<Link> {
     if let Some((name, count)) = value.rsplit_once(": ").filter(|(name, _)| name.ends_with("Errors")) {
         let name = name.to_owned();
         return count.trim().parse().ok().map(|count| Link::Errors(number, name, count));
+    }
+    // `Data Tx: 1899714168 KiB`, `Raw Rx: 12 KiB`, which counts protocol too
+    if let Some(carried) = value.strip_prefix("Data Tx: ").or_else(|| value.strip_prefix("Data Rx: ")) {
+        let carried = carried.strip_suffix("KiB")?.trim().parse().ok()?;
+        return Some(Link::Traffic(number, carried));
     }
     let (rate, unit) = number_and_unit(value)?;
     (unit == "GB/s").then(|| Link::Rate(number, Rate::from_gb(rate)))
@@ -256,6 +304,19 @@ mod tests {
         let (all, warnings) = scanned(text);
         let [(ERRORS, Some((2, 7)), ports)] = &all[..] else { panic!("{all:?}") };
         assert_eq!((ports.len(), warnings), (2, 1));
+    }
+
+    #[test]
+    fn what_links_carried() {
+        let link = |n: u8, tx: u32| format!("\t Link {n}: Data Tx: {tx} KiB\n\t Link {n}: Data Rx: {tx} KiB\n");
+        let text = format!("GPU 0: NVIDIA A100 (UUID: GPU-1)\n{}{}{}", link(0, 90_000), link(1, 12), link(2, 91_000));
+        let (all, warnings) = scanned(&text);
+        assert_eq!((all[0].0, all[0].2.len(), warnings), (TRAFFIC, 3, 0));
+        let mut found = Found::default();
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let report =
+            found.evidence.iter().find_map(|e| if let Fact::Health(h) = &e.fact { Some(h) } else { None }).unwrap();
+        assert_eq!((report.sound, report.troubles.len(), report.troubles[0].what.as_str()), (2, 1, "link 1 carried"));
     }
 
     #[test]

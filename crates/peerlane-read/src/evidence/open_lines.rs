@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
-use peerlane_machine::fact::OpenLine;
-use words::{Words, exception, is_counter, is_failure, is_of_others, is_traceback, names_part};
+use peerlane_machine::fact::{OpenKind, OpenLine};
+use words::{Words, exception, is_counter, is_failure, is_of_others, is_setting, is_traceback, names_part};
 
 const TOOL: &str = "lines that are not known";
 
@@ -35,14 +35,15 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     let mut all: Vec<(OpenLine, u32)> = Vec::new();
     // the exception at the end of a traceback is the report
     let ends_in_exception =
-        text.iter().any(|(_, line)| exception(line.get(head(line).end..).unwrap_or_default().trim()));
+        text.iter().any(|(_, line)| exception(without_place(line.get(head(line).end..).unwrap_or_default()).trim()));
     for (i, line) in text.iter() {
         if known.get(i) == Some(&true) || line.len() > LONGEST || line.trim().is_empty() {
             continue;
         }
         let head = head(line);
-        let rest = line.get(head.end..).unwrap_or_default().trim();
-        if ends_in_exception && is_traceback(rest) {
+        let whole = without_place(line.get(head.end..).unwrap_or_default());
+        let rest = whole.trim();
+        if ends_in_exception && (is_traceback(rest) || is_within_traceback(&head, whole)) {
             continue;
         }
         if !speaks_of_trouble(&head, rest) || kernel::is_read(line) || fabric_manager::is_read(line) {
@@ -56,13 +57,41 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
             None => {
                 forms.insert(form, all.len());
                 let quote = rest.chars().take(MAX_QUOTE).collect();
-                all.push((OpenLine { quote, host, count: 1 }, text.numbers(i, i).0));
+                all.push((OpenLine { quote, host, count: 1, kind: kind(&head, rest) }, text.numbers(i, i).0));
             }
         }
     }
     for (one, line) in all {
         found.push(text, TOOL, (line, line), Fact::OpenLine(one));
     }
+}
+
+/// What a line is.
+fn kind(head: &Head, line: &str) -> OpenKind {
+    let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word));
+    if exception(line) && !head.is_system {
+        OpenKind::Exception
+    } else if warns || head.level == Some(Level::Warning) {
+        OpenKind::Warning
+    } else {
+        OpenKind::Error
+    }
+}
+
+/// A line without the place in a Python program where it was logged, `[core.py:1231] `, which a head may end with.
+fn without_place(line: &str) -> &str {
+    let place = || {
+        let (place, rest) = line.trim_start().strip_prefix('[')?.split_once(']')?;
+        let (file, number) = place.rsplit_once(':')?;
+        let is_place = file.ends_with(".py") && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+        is_place.then(|| rest.strip_prefix(' ').unwrap_or(rest))
+    };
+    place().unwrap_or(line)
+}
+
+/// Whether a line is one of those that a program logs one by one of a traceback: the places and their sources, which are indented.
+fn is_within_traceback(head: &Head, line: &str) -> bool {
+    head.level == Some(Level::Error) && line.starts_with("  ")
 }
 
 /// Leaves of a file of a whole system's report only the lines that name a part, where nothing else was understood in it: such
@@ -124,7 +153,7 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
     if !is_error && !words.any_trouble {
         return false;
     }
-    if words.is_denied {
+    if words.is_denied || is_setting(line) {
         return false;
     }
     if head.is_system {
@@ -203,10 +232,37 @@ mod tests {
             "Errors per lane      Total errors",
             "| test | error |",
             "double err = fabs(a - b);",
+            "(TaskRunner pid=12) 'nccl_timeout': 600,",
+            "(TaskRunner pid=12) 'truncation': 'error',",
+            "(TaskRunner pid=12) \"max_retries_on_failure\": 3,",
+            "2025-01-01 10:00:00 nccl_timeout: 600",
+            "2025-01-01 10:00:00 ignore_mismatch=True",
+            "2025-01-01 10:00:00 Namespace(lr=1, timeout=60, on_failure='abort')",
             "if (err != 0) return err;",
         ] {
             assert_eq!(open(&format!("{line}\n")), [], "{line}");
         }
+    }
+
+    #[test]
+    fn exceptions_errors_and_warnings_without_tracebacks() {
+        let text = "(E pid=1) WARNING 08-03 21:02:53 [v.py:1] a widget failed\n\
+                    (E pid=1) ERROR 08-03 21:02:54 [v.py:2] E failed to start.\n\
+                    (E pid=1) ERROR 08-03 21:02:54 [v.py:2] Traceback (most recent call last):\n\
+                    (E pid=1) ERROR 08-03 21:02:54 [v.py:2]   File \"a.py\", line 2\n\
+                    (E pid=1) ERROR 08-03 21:02:54 [v.py:2] KeyError: one\n";
+        let of = |fact| if let Fact::OpenLine(line) = fact { Some((line.quote, line.kind)) } else { None };
+        let found = scan_text(&Text::new("t", text.as_bytes()));
+        let all: Vec<_> = found.evidence.into_iter().filter_map(|e| of(e.fact)).collect();
+        let all: Vec<_> = all.iter().map(|(quote, kind)| (quote.as_str(), *kind)).collect();
+        assert_eq!(
+            all,
+            [
+                ("a widget failed", OpenKind::Warning),
+                ("E failed to start.", OpenKind::Error),
+                ("KeyError: one", OpenKind::Exception)
+            ]
+        );
     }
 
     #[test]

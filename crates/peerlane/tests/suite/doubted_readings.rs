@@ -203,7 +203,7 @@ fn an_iommu_that_is_off_is_off_whatever_domain_is_logged() {
     let log = |parameters: &str, more: &str| {
         format!(
             "[    0.000000] Command line: BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro {parameters} quiet\n{more}\
-             [    2.201120] iommu: Default domain type: Translated\n"
+             [    2.201120] iommu: Default domain type: Translated\n[    2.3] pci 0000:01:00.0: Adding to iommu group 7\n"
         )
     };
     let translated = Some((IommuDomain::Translated, Standing::Generic));

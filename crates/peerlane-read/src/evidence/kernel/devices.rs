@@ -2,22 +2,25 @@
 
 use std::collections::HashMap;
 
+use super::super::health::Health;
 use super::super::pci_listing::{self, Function};
 use super::super::text::Span;
 use super::super::{Fact, Found, KernelFacts, PciDevice, PciRole, Text};
 use super::MOST;
 use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::{Area, Grade};
 
 /// The most functions of one log; two thousand are on large servers.
 const MOST_FUNCTIONS: usize = 8192;
 
 /// Drivers of GPUs and adapters, as lines name them before an address, with the vendor and the class of what they drive.
-const DRIVERS: [(&str, u16, u32); 24] = [
+const DRIVERS: [(&str, u16, u32); 25] = [
     ("nvidia", 0x10de, 0x03_0200),
     ("nouveau", 0x10de, 0x03_0000),
     ("amdgpu", 0x1002, 0x03_0000),
     ("radeon", 0x1002, 0x03_0000),
     ("i915", 0x8086, 0x03_0000),
+    ("i915_bpo", 0x8086, 0x03_0000),
     ("xe", 0x8086, 0x03_0000),
     ("mlx5_core", 0x15b3, 0x02_0000),
     ("mlx4_core", 0x15b3, 0x02_0000),
@@ -38,6 +41,9 @@ const DRIVERS: [(&str, u16, u32); 24] = [
     ("qede", 0x1077, 0x02_0000),
     ("gve", 0x1ae0, 0x02_0000),
 ];
+
+/// The free driver of NVIDIA's GPUs: no CUDA, and since Maxwell the clocks of the firmware.
+const NOUVEAU: &str = "nouveau";
 
 /// Whether a driver is a GPU's.
 pub(super) fn drives_gpus(driver: &str) -> bool {
@@ -64,11 +70,24 @@ pub(super) struct Devices {
     /// Buses below host bridges.
     roots: Vec<(u32, u8)>,
     lines: Span,
+    /// GPUs that nouveau drives, with the line that says so; another driver may take them over.
+    nouveau: Vec<(PciAddress, usize)>,
 }
 
 impl Devices {
     /// Reads a message; whether it is one of these.
     pub(super) fn read(&mut self, i: usize, message: &str, facts: &mut KernelFacts) -> bool {
+        if let Some((driver, address)) = initialized(message) {
+            let read = self.device(i, driver, address, "", facts);
+            if read {
+                self.lines.add(i);
+            }
+            return read;
+        }
+        if is_of_gpu_on_chip(message) {
+            facts.has_gpu_on_chip = true;
+            return true;
+        }
         let Some((subject, rest)) = message.split_once(": ") else { return false };
         let read = match last_device(subject) {
             Some((driver, address)) => self.device(i, driver, address, rest, facts),
@@ -102,6 +121,16 @@ impl Devices {
         if facts.started.len() < MOST && !facts.started.contains(&address) {
             facts.started.push(address);
         }
+        self.nouveau.retain(|(known, _)| *known != address || driver == NOUVEAU);
+        // where it gives up, it names no chip
+        let works = rest.is_empty() || rest.starts_with("NVIDIA ") || rest.starts_with("DRM: VRAM");
+        if driver == NOUVEAU
+            && works
+            && self.nouveau.len() < MOST
+            && !self.nouveau.iter().any(|(known, _)| *known == address)
+        {
+            self.nouveau.push((address, i));
+        }
         if self.functions.len() < MOST_FUNCTIONS {
             self.functions.entry(address).or_insert_with(|| {
                 let endpoint = PciDevice::new(PciRole::Endpoint);
@@ -129,6 +158,12 @@ impl Devices {
 
     /// States the devices, if there are GPUs, NVSwitches or adapters among them.
     pub(super) fn push(self, text: &Text, found: &mut Found) {
+        let mut health = Health::default();
+        for (address, line) in &self.nouveau {
+            let part = address.to_string();
+            health.trouble(Area::Driver, Grade::Limit, Some(&part), "Kernel driver in use:", NOUVEAU, *line);
+        }
+        health.push(text, super::TOOL, found);
         let Some(lines) = self.lines.numbers(text) else { return };
         let mut functions: Vec<Function> = self.functions.into_values().collect();
         functions.sort_by_key(|f| f.device.address);
@@ -150,13 +185,35 @@ impl Devices {
     }
 }
 
-/// `[10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint`.
+/// Whether a message is of a GPU's driver about a GPU on a chip: `nvgpu: 57000000.gpu gm20b_init_clk_setup_sw:1268 …`, `[drm]
+/// Initialized panfrost 1.2.0 20180908 for ff9a0000.gpu on minor 1`.
+fn is_of_gpu_on_chip(message: &str) -> bool {
+    let of_nvidia = message.strip_prefix("nvgpu: ").or_else(|| message.strip_prefix("gk20a "));
+    let device = of_nvidia.or_else(|| Some(message.strip_prefix("[drm] Initialized ")?.split_once(" for ")?.1));
+    let name = device.and_then(|device| device.split([' ', ':']).next());
+    let address = name.and_then(|name| name.strip_suffix(".gpu").or_else(|| name.strip_suffix(".gv11b")));
+    address.is_some_and(|at| !at.is_empty() && at.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The driver and the device of `[drm] Initialized i915 1.6.0 20080730 for 0000:00:02.0 on minor 0`, which the kernel's display code
+/// logs when a driver has a GPU ready; newer kernels log no date.
+fn initialized(message: &str) -> Option<(&str, PciAddress)> {
+    let rest = message.strip_prefix("[drm] Initialized ")?;
+    let (driver, rest) = rest.split_once(' ')?;
+    let (_, device) = rest.split_once(" for ")?;
+    Some((driver, device.split(' ').next()?.parse().ok()?))
+}
+
+/// `[10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint`; before Linux 3.2 `[1002:71c4] type 0 class 0x000300`, without the last
+/// byte of the class.
 pub(super) fn listed(rest: &str) -> Option<PciDevice> {
     let (id, rest) = rest.strip_prefix('[')?.split_once("] type ")?;
     let (vendor, device) = id.split_once(':')?;
     let hex = |text: &str| u16::from_str_radix(text, 16).ok();
     let class = rest.split_once("class 0x")?.1.split_whitespace().next()?;
     let class = u32::from_str_radix(class, 16).ok().filter(|_| class.len() == 6)?;
+    let is_old = rest.split(' ').next().is_some_and(|kind| kind.len() == 1);
+    let class = if is_old { class << 8 & 0xff_ffff } else { class };
     let role = if class >> 8 == 0x0604 { PciRole::Bridge } else { PciRole::Endpoint };
     Some(PciDevice { vendor: hex(vendor), device: hex(device), class: Some(class), ..PciDevice::new(role) })
 }
@@ -195,6 +252,49 @@ mod tests {
         let gpus = tree.gpus();
         let [gpu] = gpus.as_slice() else { panic!("{tree:?}") };
         assert_eq!((gpu.device, gpu.numa), (Some(0x2330), Some(1)));
+    }
+
+    #[test]
+    fn old_kernels_print_classes_without_their_last_byte() {
+        let class = |rest: &str| listed(rest).and_then(|device| device.class);
+        assert_eq!(class("[1002:71c4] type 0 class 0x000300"), Some(0x03_0000));
+        assert_eq!(class("[10de:2204] type 00 class 0x030000 PCIe Endpoint"), Some(0x03_0000));
+    }
+
+    #[test]
+    fn gpus_whose_driver_is_ready() {
+        let log = |line: &str| read(&format!("[    1.0] Linux\n[    1.1] a\n[    8.0] {line}\n"));
+        for (line, gpus) in [
+            ("[drm] Initialized i915_bpo 1.6.0 20160229 for 0000:00:02.0 on minor 0", 1),
+            ("[drm] Initialized xe 1.1.0 for 0000:03:00.0 on minor 1", 1),
+            ("[drm] Initialized vmwgfx 2.20.0 20211206 for 0000:00:02.0 on minor 0", 0),
+            ("[drm] Initialized drm 1.1.0 20060810", 0),
+        ] {
+            let started = |f: &Fact| if let Fact::Kernel(k) = f { k.started.len() } else { 0 };
+            let count: usize = log(line).iter().map(started).sum();
+            assert_eq!(count, gpus, "{line}");
+        }
+    }
+
+    #[test]
+    fn gpus_on_a_chip() {
+        assert!(is_of_gpu_on_chip("nvgpu: 57000000.gpu           gm20b_init_clk_setup_sw:1268 [INFO]  GPCPLL"));
+        assert!(is_of_gpu_on_chip("[drm] Initialized panfrost 1.2.0 20180908 for ff9a0000.gpu on minor 1"));
+        for other in ["[drm] Initialized simpledrm 1.0.0 20200625 for simple-framebuffer.0 on minor 0", "nvgpu: loaded"]
+        {
+            assert!(!is_of_gpu_on_chip(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn nouveau_is_a_limit_until_another_driver_takes_the_gpu() {
+        let nouveau = "[    7.4] nouveau 0000:01:00.0: NVIDIA GP106 (136000a1)\n";
+        let limits = |body: &str| {
+            let facts = read(body);
+            facts.iter().filter(|f| matches!(f, Fact::Health(h) if h.troubles[0].value == "nouveau")).count()
+        };
+        assert_eq!(limits(nouveau), 1);
+        assert_eq!(limits(&format!("{nouveau}[    9.4] nvidia 0000:01:00.0: enabling device (0000 -> 0003)\n")), 0);
     }
 
     #[test]

@@ -49,6 +49,13 @@ impl Host {
     }
 }
 
+/// Whether a message shows a portable machine, by its lid or its battery: `ACPI: button: Lid Switch [LID0]`, `ACPI: Battery Slot
+/// [BAT0] (battery present)`.
+pub(super) fn shows_portable(message: &str) -> bool {
+    message.starts_with("ACPI: ") && message.contains("Lid Switch [")
+        || message.contains("ACPI: ") && message.ends_with("(battery present)")
+}
+
 /// The words of a name, which BIOSes pad with blanks.
 fn words(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_whitespace().take(16).collect();

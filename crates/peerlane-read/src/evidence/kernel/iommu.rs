@@ -5,6 +5,23 @@ use super::count;
 use super::devices::{drives_gpus, last_device};
 use peerlane_machine::fabric::PciAddress;
 
+/// Whether a line shows that there is an IOMMU that works: it was found, or devices were put into its groups. The default type of
+/// domain is a policy, which kernels log on machines without one, too; "IOMMU enabled" repeats the command line.
+pub(super) fn shows_one(line: &str) -> bool {
+    line.contains("iommu")
+        && (line.contains("Adding to iommu group ")
+            || line.contains("iommu: Adding device ") && line.contains(" to group "))
+        || line.contains("Virtualization Technology for Directed I/O")
+        || line.contains("AMD-Vi: Found IOMMU")
+}
+
+/// Whether a word of the command line asks for an IOMMU.
+pub(super) fn asks_for_one(word: &str) -> bool {
+    ["intel_iommu=on", "amd_iommu=on", "iommu=on", "iommu=force", "iommu=nopt", "iommu.passthrough=0"]
+        .iter()
+        .any(|start| word.starts_with(start))
+}
+
 /// Reads a line; whether it is one of these.
 pub(super) fn read(line: &str, facts: &mut KernelFacts) -> bool {
     if let Some((_, kind)) = line.split_once("iommu: Default domain type: ") {

@@ -39,6 +39,14 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
             }
             _ => {}
         }
+        // disks, RAID cards and others: a link that is narrower than the card is worth a note
+        let is_other = device.role == PciRole::Endpoint && !device.is_gpu() && !device.is_nic();
+        if let Some((now, most)) = device.running.lanes.zip(device.capable.lanes)
+            && is_other
+            && (1..most).contains(&now)
+        {
+            report(Area::Pcie, Grade::Note, "the card's link:", &format!("x{now} of x{most}"));
+        }
         let is_below = |other: &Block| {
             let bus = other.device.address.map(|at| (at.domain, at.bus));
             bus.is_some() && bus == block.secondary.zip(device.address).map(|(bus, at)| (at.domain, bus))
@@ -76,6 +84,19 @@ mod tests {
             "41:00.0 3D controller: NVIDIA Corporation GA100 (rev a1)\n\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\
              \t\tLnkSta:\tSpeed 16GT/s, Width {width}\n\t\tCESta:\t{bits} Rollover- Timeout-\n"
         )
+    }
+
+    #[test]
+    fn links_of_other_cards() {
+        let card = |now: &str| {
+            format!(
+                "03:00.0 RAID bus controller: Broadcom / LSI MegaRAID SAS 2008 (rev 03)\n\t\tLnkCap:\tPort #0, Speed 5GT/s, Width x8\n\
+                 \t\tLnkSta:\tSpeed 5GT/s, Width {now}\n"
+            )
+        };
+        let notes =
+            |now| reports(&card(now)).iter().flat_map(|r| &r.troubles).filter(|t| t.grade == Grade::Note).count();
+        assert_eq!((notes("x8"), notes("x4"), notes("x0")), (0, 1, 0));
     }
 
     #[test]

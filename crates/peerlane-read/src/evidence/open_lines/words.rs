@@ -236,6 +236,42 @@ pub(super) fn exception(line: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_')
 }
 
+/// Whether a line is of a printed configuration, which names what may happen: `'nccl_timeout': 600,`, `"truncation": "error",`,
+/// `nccl_timeout: 600`, `Namespace(timeout=60)`. Counters and states are none.
+pub(super) fn is_setting(line: &str) -> bool {
+    if line.contains("Namespace(") {
+        return true;
+    }
+    let line = line.trim_end_matches(',');
+    // what ends so is a result: `tests_failed: 3`
+    let is_result = |name: &str| {
+        let last = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
+        let of_state = matches!(last, "status" | "state" | "result" | "message" | "reason" | "exception" | "health");
+        let counts =
+            matches!(last, "failed" | "lost" | "dropped" | "aborted" | "corrupted" | "fatal" | "hung" | "dead");
+        of_state || counts || matches!(last, "error" | "errors" | "failures" | "uncorrectable" | "uncorrected")
+    };
+    let is_name = |name: &str| {
+        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+        !name.is_empty() && name.len() <= 64 && plain && !is_result(&name.to_ascii_lowercase())
+    };
+    let quoted = |mark: char| {
+        let (name, value) = line.strip_prefix(mark)?.split_once(mark)?;
+        let value = value.strip_prefix(':')?.trim();
+        Some((name, value))
+    };
+    if let Some((name, value)) = quoted('\'').or_else(|| quoted('"')) {
+        return is_name(name) && value.split_whitespace().count() <= 4;
+    }
+    let plain = line.split_once(": ").or_else(|| line.split_once('='));
+    plain.is_some_and(|(name, value)| {
+        let value = value.trim();
+        let is_value = matches!(value, "True" | "False" | "None" | "true" | "false" | "null")
+            || !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        is_name(name.trim()) && is_value && !names_errors(name)
+    })
+}
+
 /// Whether it is a line of a program's source, which only mentions errors.
 fn is_source(line: &str) -> bool {
     line.ends_with([';', '{', '}', '\\']) || line.starts_with("//") || line.starts_with("/*") || line.starts_with("--")
@@ -329,12 +365,16 @@ pub(super) fn is_of_others(line: &str) -> bool {
         let rest = first.strip_prefix(*other);
         rest.is_some_and(|rest| other.ends_with('_') || rest.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
     };
-    let is_of_display = line.contains("[drm]") && DISPLAY.iter().any(|word| line.contains(word));
+    // a display that no longer answers is a GPU's trouble, what a panel or a cable says is not
+    let is_hung = || line.contains("*ERROR*") && line.contains("timed out");
+    let is_of_display = (line.contains("[drm") || line.contains("*ERROR*"))
+        && DISPLAY.iter().any(|word| line.contains(word))
+        && !is_hung();
     (OTHERS.iter().any(is_it) || is_of_display) && !line.contains("nvidia") && !line.contains("NVRM")
 }
 
 /// What the kernel's display code is about, which no path between devices is.
-const DISPLAY: [&str; 14] = [
+const DISPLAY: [&str; 17] = [
     "Panel",
     "HDR",
     "HDMI",
@@ -349,6 +389,9 @@ const DISPLAY: [&str; 14] = [
     "vblank",
     "fbdev",
     "link training",
+    "flip_done",
+    "PLANE:",
+    "underrun",
 ];
 
 /// Drivers, buses and devices of paths between GPUs, adapters and host memory, in lines of the system.
@@ -415,7 +458,12 @@ const DRIVERS: [&str; 22] = [
 
 /// Whether a line of the system is about such a part. Where it begins with a driver and its device, as `DRIVER 0000:01:00.0: …`, the
 /// driver decides.
+///
+/// How the kernel's display code marks errors, `[drm] *ERROR* …`, is a GPU's whatever drives it.
 pub(super) fn names_part(line: &str) -> bool {
+    if line.contains("*ERROR*") {
+        return true;
+    }
     let mut words = line.split([' ', ':']).filter(|word| !word.is_empty());
     let (driver, device) = (words.next().unwrap_or_default(), line.split(' ').nth(1).unwrap_or_default());
     let is_of_device = device.matches(':').count() >= 2 && device.contains('.') && driver.len() <= 24;
