@@ -282,8 +282,11 @@ pub(crate) struct Expectation<'a> {
     /// Transfers alone (`false`) or against their opposite that were solved before.
     solved: RefCell<HashMap<(Transfer, bool), Solved>>,
     /// Times that were predicted before, by metric, row and column.
-    timed: RefCell<HashMap<(Metric, [NodeId; 2]), Option<Expected>>>,
+    timed: RefCell<HashMap<Timed, Option<Expected>>>,
 }
+
+/// What a time is of, and between which nodes.
+type Timed = (Metric, [NodeId; 2]);
 
 /// Each transfer's answer with its interval; none where one has no rate.
 type Solved = Option<Rc<[Ranged]>>;

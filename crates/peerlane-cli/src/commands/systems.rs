@@ -54,6 +54,9 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             } else {
                 let titled = |m: &Machine| (m.name.clone(), m.title.clone().unwrap_or_else(|| label::inventory(m)));
                 list(out, &machines.iter().map(titled).collect::<Vec<_>>())?;
+                writeln!(out, "\nNames of clouds and makers that mean one of these, as far as predictions go:")?;
+                let titled = |i: &catalogue::Instance| (i.system.clone(), i.names.join(", "));
+                list(out, &catalogue::instances().iter().map(titled).collect::<Vec<_>>())?;
                 writeln!(out, "\nClusters, for simulate and sweep:")?;
                 let titled = |c: &Cluster| (c.name.clone(), c.title.clone().unwrap_or_default());
                 list(out, &clusters.iter().map(titled).collect::<Vec<_>>())?;

@@ -61,7 +61,8 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
         "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or \
          later, NCCL_DMABUF_ENABLE not 0). NCCL then reports \"GPU Direct RDMA Enabled\"."
     };
-    let kind = if far.is_some() { Design } else { Fault };
+    // a module that is loaded and does nothing is broken; without one, the setup is as someone left it
+    let kind = if peer == Some(true) && far.is_none() { Fault } else { Design };
     let raised = RULE
         .raise(kind, Warning, if far.is_some() || peer == Some(false) { Certain } else { Likely })
         .summary(format!(

@@ -2,6 +2,7 @@
 
 mod constant;
 mod embedded;
+mod instances;
 mod nearest;
 mod part;
 mod parts;
@@ -11,6 +12,7 @@ mod thresholds;
 mod vendor;
 
 pub use constant::{Basis, Constant, Elsewhere};
+pub use instances::{Instance, instances};
 pub use part::{CpuGeneration, Part, PartKind, without_peer_access};
 pub use parts::{End, PartError, Parts};
 pub use spread::{Spread, Spreads};
@@ -27,12 +29,22 @@ pub fn system_names() -> impl Iterator<Item = &'static str> {
     embedded::SYSTEMS.iter().map(|(name, _)| *name)
 }
 
-/// Text of an embedded system file.
+/// Text of an embedded system file, by its own name or by one of [`instances`].
 pub fn system_text(name: &str) -> Option<&'static str> {
-    embedded::SYSTEMS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    let own = |name: &str| embedded::SYSTEMS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text);
+    own(name).or_else(|| own(&instances::instance(name)?.system))
 }
 
-/// An embedded system by name.
+/// An embedded system by its own name, or by one of [`instances`], which a note of the machine says then.
 pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
-    system_text(name).map(|text| system::read(text, name, MachineKind::Catalogue).map(|system| system.machine))
+    let text = system_text(name)?;
+    let other = system_names().all(|own| own != name).then(|| instances::instance(name)).flatten();
+    let key = other.map_or(name, |instance| instance.system.as_str());
+    let read = system::read(text, key, MachineKind::Catalogue).map(|system| system.machine);
+    Some(read.map(|mut machine| {
+        machine.notes.extend(other.map(|instance| {
+            format!("{key} stands for {name}: it has the same GPUs, fabric and adapters ({})", instance.source)
+        }));
+        machine
+    }))
 }
