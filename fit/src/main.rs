@@ -32,9 +32,6 @@ struct Arguments {
     /// Predict each machine by a fit to all others
     #[arg(long)]
     leave_one_out: bool,
-    /// Folders of system files that are predicted and never fitted to
-    #[arg(long, value_name = "FOLDER")]
-    held_out: Vec<PathBuf>,
     /// Write constants into the part files of this folder
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,

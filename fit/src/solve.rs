@@ -36,8 +36,8 @@ const INSENSITIVE: f64 = 1e-6;
 /// A figure is not of a constant that changes it by a lesser power.
 const FAINT: f64 = 0.05;
 
-/// Whether a prediction's range, by constants of no range, is that of a link whose lanes nobody states: half of its rate or less.
-fn may_be_narrower(predicted: Predicted) -> bool {
+/// Whether a prediction's range is that of a link whose lanes nobody states: half of its rate or less.
+pub(crate) fn may_be_narrower(predicted: Predicted) -> bool {
     predicted.value > 1.9 * predicted.low
 }
 

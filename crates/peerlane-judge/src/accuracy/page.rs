@@ -28,9 +28,9 @@ FIRST CONTACT
 
 ## Machines that nothing was fitted to
 
-These machines were found, described and repaired by the people who fitted the constants. Each machine of the catalogue and of `published/fit` is predicted by
-constants and intervals that were fitted to all others ([fit.md](fit.md), which also has the 35 machines of `published/held-out`, never
-fitted to and scored once). A figure is a table's numbers of one class and path, by their medians.
+The machines above, after their first scores, and those of the catalogue and of `published/fit`, which were found, described and repaired by
+the people who fitted the constants. Each is predicted by constants and intervals that were fitted to all others ([fit.md](fit.md), which also
+has the 35 machines of `published/held-out`, never fitted to and scored once). A figure is a table's numbers of one class and path, by their medians.
 
 LEFT OUT
 

@@ -172,9 +172,9 @@ impl Library {
         match (self.job.nodes, size.0) {
             (1, LARGE..) => 0.05,
             (1, _) => 0.2,
-            (_, LARGE..) => 0.2,
-            (_, SMALL..) => 0.3,
-            _ => 0.4,
+            (_, LARGE..) => 0.25,
+            (_, SMALL..) => 0.4,
+            _ => 0.55,
         }
     }
 
