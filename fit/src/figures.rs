@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use peerlane::accuracy::{Figure, figures_of};
+use peerlane::accuracy::{Figure, Predicted, figures_of};
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_system, system, system_names};
+use peerlane::fabric::LinkKind;
 use peerlane::input_file::{self, Folder, Kind};
 
 /// A machine with its figures.
@@ -32,6 +33,13 @@ impl Measured {
 
     pub(crate) fn name(&self) -> &str {
         &self.case.machine.name
+    }
+
+    /// Whether a prediction's range is that of a link whose lanes no source states, half of its rate or less: no constant should explain
+    /// what is missed there.
+    pub(crate) fn may_be_narrower(&self, predicted: Predicted) -> bool {
+        let is_open = |kind: &LinkKind| matches!(kind, LinkKind::Pcie { running, .. } if running.lanes.is_none());
+        predicted.value > 1.9 * predicted.low && self.case.machine.fabric.links().iter().any(|link| is_open(&link.kind))
     }
 
     /// Its figures with their predictions.

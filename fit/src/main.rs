@@ -82,7 +82,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         if arguments.verbose {
             score("each machine left out, by the ranges of constants alone", &left);
         }
-        let figures: Vec<spreads::Left> = left.iter().flat_map(|(m, all)| all.iter().map(move |f| (*m, f))).collect();
+        // what is missed over a link that may be narrower is its width, which the range has already
+        let stated = |(m, f): &spreads::Left| f.predicted.is_none_or(|p| !machines[*m].may_be_narrower(p));
+        let figures = left.iter().flat_map(|(m, all)| all.iter().map(move |f| (*m, f)));
+        let figures: Vec<spreads::Left> = figures.filter(stated).collect();
         // of a machine, by the spreads that all others show
         let widened = |(machine, own): &(usize, Vec<Figure>)| {
             let others: Vec<spreads::Left> = figures.iter().filter(|(m, _)| m != machine).copied().collect();

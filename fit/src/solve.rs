@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerlane::accuracy::Predicted;
 use peerlane::catalogue::Parts;
 
 use crate::figures::Measured;
@@ -35,11 +34,6 @@ const INSENSITIVE: f64 = 1e-6;
 
 /// A figure is not of a constant that changes it by a lesser power.
 const FAINT: f64 = 0.05;
-
-/// Whether a prediction's range is that of a link whose lanes nobody states: half of its rate or less.
-pub(crate) fn may_be_narrower(predicted: Predicted) -> bool {
-    predicted.value > 1.9 * predicted.low
-}
 
 /// A figure at some constants.
 #[derive(Clone)]
@@ -204,7 +198,7 @@ impl<'a> Fitting<'a> {
     fn misses(&self, at: &[f64], machine: usize, moved: Option<(usize, f64)>) -> Vec<f64> {
         let figures = self.machines[machine].predicted(&self.parts(at, machine, moved));
         let miss = |f: &peerlane::accuracy::Figure| {
-            f.predicted.filter(|p| !may_be_narrower(*p)).map(|p| (f.measured / p.value).ln())
+            f.predicted.filter(|p| !self.machines[machine].may_be_narrower(*p)).map(|p| (f.measured / p.value).ln())
         };
         figures.iter().map(|f| miss(f).filter(|m| m.is_finite()).unwrap_or(f64::NAN)).collect()
     }

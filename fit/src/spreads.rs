@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use peerlane::accuracy::{Class, Figure, Predicted};
 use peerlane::catalogue::{Spread, Spreads};
 
-use crate::solve::may_be_narrower;
-
 /// The share of figures that may lie outside on each side.
 const OUTSIDE: f64 = 0.04;
 
@@ -41,9 +39,9 @@ struct Missed {
 }
 
 impl Missed {
-    /// `None` without a prediction, and where a link may be narrower: what is missed there is the link's width, which its range has.
+    /// `None` without a prediction.
     fn new(machine: usize, figure: &Figure) -> Option<Self> {
-        let Predicted { value, low, high } = figure.predicted.filter(|predicted| !may_be_narrower(*predicted))?;
+        let Predicted { value, low, high } = figure.predicted?;
         let sides = [(value / low).ln(), (high / value).ln()].map(|side| side.max(0.0));
         let miss = (figure.measured / value).ln();
         (miss.is_finite() && sides.iter().all(|s| s.is_finite())).then_some(Missed { machine, miss, sides })

@@ -28,8 +28,8 @@ FIRST CONTACT
 
 ## Machines that nothing was fitted to
 
-The machines above, after their first scores, and those of the catalogue and of `published/fit`, which were found, described and repaired by
-the people who fitted the constants. Each is predicted by constants and intervals that were fitted to all others ([fit.md](fit.md), which also
+The machines of `published/first-contact` up to batch 4, after their first scores, and those of the catalogue and of `published/fit`, which were
+found, described and repaired by the people who fitted the constants. Each is predicted by constants and intervals that were fitted to all others ([fit.md](fit.md), which also
 has the 35 machines of `published/held-out`, never fitted to and scored once). A figure is a table's numbers of one class and path, by their medians.
 
 LEFT OUT

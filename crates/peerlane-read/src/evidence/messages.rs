@@ -26,6 +26,8 @@ struct Known {
     message: Message,
     entry: &'static Entry,
     lines: (u32, u32),
+    /// The line, by index, on which it stood last.
+    last: usize,
 }
 
 /// Finds messages; which lines, by index, are understood so.
@@ -54,7 +56,8 @@ pub(super) fn scan(text: &Text, hosts: &HostHeadings, found: &mut Found) -> Vec<
     let Messages { known, understood, .. } = all;
     // what is without meaning makes no machine
     let reported = known.iter().any(|one| one.entry.weight != Weight::Nothing) || !found.evidence.is_empty();
-    for one in known.into_iter().filter(|_| reported) {
+    let resolved: Vec<bool> = known.iter().map(|one| is_resolved(one, &known)).collect();
+    for (one, _) in known.into_iter().zip(resolved).filter(|(_, resolved)| reported && !resolved) {
         found.push(text, one.entry.program, one.lines, Fact::Message(one.message));
     }
     understood
@@ -116,6 +119,7 @@ impl<'t> Messages<'t> {
         let same = same.or(of_entry.last().filter(|_| full)).copied();
         if let Some(known) = same.and_then(|at| self.known.get_mut(at)) {
             known.message.count = known.message.count.saturating_add(1);
+            known.last = known.last.max(lines.1);
             add_rank(&mut known.message, parts);
             return;
         }
@@ -133,8 +137,9 @@ impl<'t> Messages<'t> {
             host: host.map(str::to_owned),
             count: 1,
         };
+        let last = lines.1;
         let lines = self.text.numbers(lines.0, lines.1);
-        self.known.push(Known { message, entry: hit.entry, lines });
+        self.known.push(Known { message, entry: hit.entry, lines, last });
     }
 
     /// Lines of logs that are not understood, joined with the line below, which a terminal or a mail program cut off.
@@ -163,6 +168,12 @@ impl<'t> Messages<'t> {
         }
         all
     }
+}
+
+/// Whether what it says had ended by a line below, of the same host: a pod that found no node was placed later.
+fn is_resolved(one: &Known, all: &[Known]) -> bool {
+    let ends = |other: &&Known| other.entry.resolves.contains(&one.entry.id) && other.last > one.last;
+    all.iter().filter(ends).any(|other| other.message.host == one.message.host)
 }
 
 /// Adds the rank of a message about one collective to those that reported the same before.

@@ -46,6 +46,7 @@ mod ethtool;
 mod fabric_manager;
 mod files_json;
 mod gdrcopy;
+mod gpu_burn;
 mod gpu_list;
 mod gpu_rows;
 mod ibdev2netdev;

@@ -47,7 +47,12 @@ fn cells(line: &str) -> Option<[&str; 3]> {
 }
 
 /// `|   0  GeForce GTX 1070    Off  | 00000000:05:00.0 Off |                  N/A |`.
-fn first_line([name, bus, _]: [&str; 3]) -> Option<GpuFacts> {
+///
+/// Tables of other makers look alike but have several numbers in the last cell, which here is the count of ECC errors.
+fn first_line([name, bus, errors]: [&str; 3]) -> Option<GpuFacts> {
+    if errors.split_whitespace().nth(1).is_some() {
+        return None;
+    }
     let bus = bus.split_whitespace().next()?;
     let address: Option<PciAddress> = Some(bus).filter(|a| a.contains('.')).and_then(|a| a.parse().ok());
     // the GPU of a Jetson is no PCI device

@@ -140,6 +140,7 @@ pub const READERS: &[Reader] = readers![
     imex,
     job_state,
     gdrcopy,
+    gpu_burn,
     gpu_rows,
     ip_link,
     transports,

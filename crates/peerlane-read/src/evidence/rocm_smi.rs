@@ -1,5 +1,5 @@
 //! `rocm-smi --showtopo`, and `hy-smi` with the same sections: link types between GPUs, and their NUMA nodes; with `--showproductname`, `--showbus` and
-//! `--showhw` what they are and where.
+//! `--showhw` what they are and where; without options the table of their states, of all releases.
 
 use std::collections::BTreeMap;
 
@@ -44,6 +44,7 @@ enum Section {
     Numa,
     Product,
     Hardware,
+    Concise,
 }
 
 /// One run of the tool.
@@ -89,6 +90,9 @@ impl Output {
     fn add(&mut self, i: usize, line: &str) {
         let row: Vec<&str> = words(line).map(|w| w.text).collect();
         let name = |word: &str| gpu_number(word).is_some();
+        if is_concise_header(&row) {
+            self.section = Section::Concise;
+        }
         let section = self.section;
         match section {
             Section::Weight => {
@@ -101,6 +105,7 @@ impl Output {
             Section::Numa if self.add_numa(line) => self.lines.extend(i),
             Section::Product if self.add_product(line) => self.gpu_lines.add(i),
             Section::Hardware if self.add_hardware(&row) => self.gpu_lines.add(i),
+            Section::Concise if self.add_concise(&row) || self.add_name_below(line) => self.gpu_lines.add(i),
             _ => {}
         }
     }
@@ -121,6 +126,39 @@ impl Output {
         let [number, .., bus] = row else { return false };
         let (Ok(number), Ok(address)) = (number.parse(), bus.parse()) else { return false };
         self.add_gpu(number, Some(address), None)
+    }
+
+    /// `0  1  0x740c, 54991  38.0°C  88.0W  N/A, N/A, 0  800Mhz  1600Mhz  0%  auto  560.0W  0%  0%`, and rows of older releases: the
+    /// first watts are what it takes, further ones its limit; the last percentage is its load.
+    fn add_concise(&mut self, row: &[&str]) -> bool {
+        let number = row.first().and_then(|word| word.parse().ok());
+        let all = |units: &[&str]| -> Vec<f64> {
+            let value = |word: &&str| units.iter().find_map(|unit| word.strip_suffix(unit)?.parse().ok());
+            row.iter().filter_map(value).collect()
+        };
+        let (heat, watts, shares) = (all(&["°C", "c", "C"]), all(&["W"]), all(&["%"]));
+        let Some(number) = number.filter(|_| !heat.is_empty()) else { return false };
+        if !self.add_gpu(number, None, None) {
+            return false;
+        }
+        let gpu = self.gpus.entry(number).or_default();
+        gpu.temperature = heat.first().copied();
+        gpu.power = watts.first().copied();
+        gpu.power_limit = watts.get(1).copied();
+        // up to ROCm 2 the table ends with the overdrive, after one of the fan
+        gpu.utilization = shares.last().copied().filter(|_| shares.len() > 2);
+        true
+    }
+
+    /// The product below the row of the last GPU: `AMD Instinct MI300X`.
+    fn add_name_below(&mut self, line: &str) -> bool {
+        let name = line.trim();
+        let is_name = name.contains(' ') && name.chars().next().is_some_and(char::is_alphabetic) && !name.contains('(');
+        let Some(gpu) = self.gpus.values_mut().next_back().filter(|gpu| is_name && gpu.name.is_none()) else {
+            return false;
+        };
+        gpu.name = Some(name.to_owned());
+        true
     }
 
     fn add_gpu(&mut self, number: u32, address: Option<PciAddress>, name: Option<&str>) -> bool {
@@ -169,6 +207,13 @@ impl Output {
     }
 }
 
+/// The head of the table of states: `GPU  Temp  AvgPwr …`, `Device  Node  IDs  Temp  Power …`.
+fn is_concise_header(row: &[&str]) -> bool {
+    matches!(row.first(), Some(&("GPU" | "Device")))
+        && row.contains(&"Temp")
+        && row.iter().any(|word| matches!(*word, "AvgPwr" | "Power" | "Pwr"))
+}
+
 /// The number of `GPU[0]` or `GPU 0` before the first colon, and what follows.
 fn of_gpu(line: &str) -> Option<(u32, &str)> {
     let (gpu, rest) = key_value(line)?;
@@ -207,6 +252,31 @@ GPU[1]\t\t: (Topology) Numa Affinity: 3
 GPU[2]\t\t: (Topology) Numa Affinity: -1
 ======== End of ROCm SMI Log ========
 ";
+
+    #[test]
+    fn states_of_all_releases() {
+        let old = "==== ROCm System Management Interface ====\n\
+                    GPU  Temp    AvgPwr   SCLK     MCLK     Fan      Perf    SCLK OD\n\
+                    \x20 1   67.0c   67.8W    1185Mhz  2120Mhz  88.63%   auto      0%\n\
+                    \x20 0   71.0c   74.40W   1190Mhz  2150Mhz  88.63%   auto      0%\n";
+        let new = "==== ROCm System Management Interface ====\n==== Concise Info ====\n\
+                   Device  [Model : Revision]  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n\
+                   \x20       Name (20 chars)  (Junction)  (Socket)  (Mem, Compute)\n==========\n\
+                   0  [0x74a1 : 0x00]  45.0°C  173.0W  NPS1, SPX  132Mhz  900Mhz  0%  auto  750.0W  0%  7%\n\
+                   \x20       AMD Instinct MI300X\n";
+        let gpus = |text: &str| match scanned(text).evidence.into_iter().next().map(|e| e.fact) {
+            Some(Fact::Gpus(gpus)) => gpus,
+            other => panic!("{other:?}"),
+        };
+        let two = gpus(old);
+        assert_eq!(
+            (two.len(), two[1].temperature, two[1].power, two[1].utilization),
+            (2, Some(67.0), Some(67.8), None)
+        );
+        let one = gpus(new);
+        assert_eq!(one[0].name.as_deref(), Some("AMD Instinct MI300X"));
+        assert_eq!((one[0].power, one[0].power_limit, one[0].utilization), (Some(173.0), Some(750.0), Some(7.0)));
+    }
 
     #[test]
     fn link_types_and_nodes() {

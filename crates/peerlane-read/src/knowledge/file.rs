@@ -64,6 +64,8 @@ pub(super) struct Written {
     #[serde(default)]
     instead_of: Vec<String>,
     #[serde(default)]
+    resolves: Vec<String>,
+    #[serde(default)]
     consequence_of: Vec<String>,
     class: Option<String>,
     severity: Option<String>,
@@ -248,6 +250,7 @@ fn kept(all: &[Read]) -> Vec<Entry> {
             marks: list(&read.marks),
             with: list(&written.with),
             instead_of: list(&written.instead_of),
+            resolves: list(&written.resolves),
             consequence_of: list(&written.consequence_of),
             class: read.class,
             weight: read.weight,
@@ -290,9 +293,9 @@ mod table {
             writeln!(
                 out,
                 "Entry {{ id: {:?}, program: {:?}, patterns: &[{patterns}], marks: &{:?}, with: &{:?}, instead_of: &{:?}, \
-                 consequence_of: &{:?}, class: Class::{:?}, weight: Weight::{:?}, family: {}, rule: {:?}, reset: {}, summary: {:?}, \
+                 resolves: &{:?}, consequence_of: &{:?}, class: Class::{:?}, weight: Weight::{:?}, family: {}, rule: {:?}, reset: {}, summary: {:?}, \
                  fix: {:?}, confirm: {:?}, added: false }},",
-                w.id, read.program, read.marks, w.with, w.instead_of, w.consequence_of, read.class, read.weight, w.family,
+                w.id, read.program, read.marks, w.with, w.instead_of, w.resolves, w.consequence_of, read.class, read.weight, w.family,
                 w.rule, w.reset, w.summary, w.fix, w.confirm,
             )
             .unwrap();

@@ -76,6 +76,8 @@ pub struct Entry {
     pub with: &'static [&'static str],
     /// The entries that it replaces where it applies.
     pub instead_of: &'static [&'static str],
+    /// The entries whose messages it ends where it stands below them.
+    pub resolves: &'static [&'static str],
     /// The entries and rules of which it is a consequence.
     pub consequence_of: &'static [&'static str],
     /// What it is about.

@@ -77,8 +77,8 @@ fn names_are_unique_and_those_that_entries_name_exist() {
         assert!(ids.insert(entry.id), "two entries are called {}", entry.id);
     }
     for one in entries() {
-        for other in one.instead_of {
-            assert!(ids.contains(other), "{} replaces {other}, which is no entry", one.id);
+        for other in one.instead_of.iter().chain(one.resolves) {
+            assert!(ids.contains(other), "{} replaces or resolves {other}, which is no entry", one.id);
         }
     }
     assert!(entries().map(|e| e.id).eq(ids.iter().copied()), "the table is in order");

@@ -92,7 +92,7 @@ fn section() -> String {
         "{} machines of the last two batches (of {last}), which nobody here had seen, described from their sources alone by people who saw no\n\
          prediction ([published/first-contact](../published/README.md)), and scored once, at the commits that\n\
          [validation/](../validation/README.md) names. A figure without a prediction counts as outside. Most sources do not state how wide a link\n\
-         is; of the earlier batch such figures had no prediction. Errors are of the figures that had one, by the median of a machine and\n\
+         is. Errors are of the figures that had one, by the median of a machine and\n\
          class.\n\n\
          | class | figures | predicted | median | 85th percentile | inside, of all |\n|---|---|---|---|---|---|\n{}{rows}\n\
          This is no score: of {} bandwidths of single paths of the same machines {} lie inside their interval now, whose median half-width is\n\
