@@ -72,8 +72,8 @@ fn the_method_in_use_is_marked_and_can_be_chosen() {
     let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2", "--what-if", chosen, "-v"]);
     for part in [
         "staged through host memory",
-        "GPU0 → mlx5_2: 7.03 GB/s",
-        "staged       7.03 GB/s ◄ bound by 2 × 64 KiB in flight at most",
+        "GPU0 → mlx5_2: 7.04 GB/s",
+        "staged       7.04 GB/s ◄ bound by 2 × 64 KiB in flight at most",
         "◄ in use  staged: staged:chunk=64K,depth=2 was chosen for mlx5_2",
         "in chunks of 64 KiB, 2 in flight",
     ] {

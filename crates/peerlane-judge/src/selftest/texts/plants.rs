@@ -128,7 +128,11 @@ impl Kind {
 
     /// The rule that names it although a setting that someone chose is no fault to it.
     pub(super) fn rule(self) -> Option<&'static str> {
-        (self == Kind::PeerOff).then_some("nccl-through-host")
+        match self {
+            Kind::PeerOff => Some("nccl-through-host"),
+            Kind::NoDirectRdma => Some("nccl-staged-network"),
+            _ => None,
+        }
     }
 
     /// Changes a sound machine to one with this fault; the turn chooses among its forms. `None` where the machine cannot
