@@ -50,8 +50,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         }
         on_assumptions(out, &assumptions)?;
         let by_size = !curves.is_empty() || args.collectives.is_some();
-        let measured = if comparison.series().is_empty() { Vec::new() } else { comparison.tables() };
-        for expected in matrices.iter().filter(|_| args.detail.verbose || !by_size) {
+        let shown: &[ExpectedMatrix] = if args.detail.verbose || !by_size { &matrices } else { &[] };
+        let measured =
+            if shown.is_empty() || comparison.series().is_empty() { Vec::new() } else { comparison.tables() };
+        for expected in shown {
             show(out, &model.machine.fabric, expected, args.detail.verbose)?;
             beside(out, &measured, expected)?;
         }

@@ -63,20 +63,18 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         _ => 0.0,
     };
     let rates = capable.raw_rate().zip(PcieWidth { lanes: width.lanes, ..capable }.raw_rate());
+    // a soldered device has no slot
+    let portable = is_portable(view);
     let (summary, fix) = if narrow {
         (
             format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
-            match is_portable(view) {
-                // a soldered device has no slot
-                true => {
-                    "The machine has a lid or a battery: devices of portable machines are soldered, often with fewer lanes than \
-                         the chip has. Plan with this rate."
-                }
-                false => {
-                    "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
-                          generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
-                          this rate."
-                }
+            if portable {
+                "The machine has a lid or a battery: devices of portable machines are soldered, often with fewer lanes than \
+                 the chip has. Plan with this rate."
+            } else {
+                "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
+                 generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
+                 this rate."
             },
         )
     } else if device == Device::Disk {
@@ -103,7 +101,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let more = if of.len() > 1 { format!("; {} devices have such a line", of.len()) } else { String::new() };
     let kind = match device {
         Device::Disk => Design,
-        _ if narrow && is_portable(view) => Design,
+        _ if narrow && portable => Design,
         _ if !narrow => Measurement,
         Device::OfALog => Design,
         _ => Fault,

@@ -31,15 +31,21 @@ pub fn system_names() -> impl Iterator<Item = &'static str> {
 
 /// Text of an embedded system file, by its own name or by one of [`instances`].
 pub fn system_text(name: &str) -> Option<&'static str> {
-    let own = |name: &str| embedded::SYSTEMS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text);
-    own(name).or_else(|| own(&instances::instance(name)?.system))
+    named(name).map(|((_, text), _)| text)
+}
+
+/// The name and text of an embedded system, and the instance that stands for it where the name is one of its.
+fn named(name: &str) -> Option<((&'static str, &'static str), Option<&'static Instance>)> {
+    let own = |name: &str| embedded::SYSTEMS.iter().find(|(own, _)| *own == name).copied();
+    own(name).map(|system| (system, None)).or_else(|| {
+        let instance = instances::instance(name)?;
+        Some((own(&instance.system)?, Some(instance)))
+    })
 }
 
 /// An embedded system by its own name, or by one of [`instances`], which a note of the machine says then.
 pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
-    let text = system_text(name)?;
-    let other = system_names().all(|own| own != name).then(|| instances::instance(name)).flatten();
-    let key = other.map_or(name, |instance| instance.system.as_str());
+    let ((key, text), other) = named(name)?;
     let read = system::read(text, key, MachineKind::Catalogue).map(|system| system.machine);
     Some(read.map(|mut machine| {
         machine.notes.extend(other.map(|instance| {

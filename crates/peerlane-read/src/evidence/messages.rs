@@ -18,8 +18,8 @@ const MOST: usize = 256;
 const MOST_OF_ENTRY: usize = 16;
 
 /// Names of parts by which messages of one entry are kept apart.
-const DEVICES: [&str; 12] =
-    ["bdf", "nic", "gpu", "device", "port", "link", "host", "peer", "interface", "library", "seq", "group"];
+const DEVICES: [&str; 13] =
+    ["bdf", "nic", "gpu", "device", "port", "link", "host", "peer", "interface", "library", "seq", "group", "pod"];
 
 /// A message with its lines.
 struct Known {
@@ -56,7 +56,7 @@ pub(super) fn scan(text: &Text, hosts: &HostHeadings, found: &mut Found) -> Vec<
     let Messages { known, understood, .. } = all;
     // what is without meaning makes no machine
     let reported = known.iter().any(|one| one.entry.weight != Weight::Nothing) || !found.evidence.is_empty();
-    let resolved: Vec<bool> = known.iter().map(|one| is_resolved(one, &known)).collect();
+    let resolved: Vec<bool> = known.iter().map(|one| is_resolved(text, one, &known)).collect();
     for (one, _) in known.into_iter().zip(resolved).filter(|(_, resolved)| reported && !resolved) {
         found.push(text, one.entry.program, one.lines, Fact::Message(one.message));
     }
@@ -170,10 +170,17 @@ impl<'t> Messages<'t> {
     }
 }
 
-/// Whether what it says had ended by a line below, of the same host: a pod that found no node was placed later.
-fn is_resolved(one: &Known, all: &[Known]) -> bool {
+/// Whether what it says had ended by a line below in the same block, about the same: a pod that found no node was placed later. Lists of
+/// several pods name them, and descriptions part them by empty lines.
+fn is_resolved(text: &Text, one: &Known, all: &[Known]) -> bool {
     let ends = |other: &&Known| other.entry.resolves.contains(&one.entry.id) && other.last > one.last;
-    all.iter().filter(ends).any(|other| other.message.host == one.message.host)
+    let is_of_it = |other: &Known| {
+        let agrees = |(name, value): &(&str, String)| one.message.part(name).is_none_or(|own| own == value);
+        other.message.host == one.message.host
+            && other.message.parts.iter().all(agrees)
+            && (one.last..other.last).all(|line| !text.line(line).trim().is_empty())
+    };
+    all.iter().filter(ends).any(is_of_it)
 }
 
 /// Adds the rank of a message about one collective to those that reported the same before.
@@ -268,6 +275,23 @@ mod tests {
                 "{before}"
             );
         }
+    }
+
+    #[test]
+    fn a_pod_that_was_placed_later_is_no_trouble_and_ends_no_other_pods() {
+        const FAILED: &str = "Warning  FailedScheduling  41m  default-scheduler  0/8 nodes are available: 8 Insufficient nvidia.com/gpu.\n";
+        let failed = |body: &str| found(body).iter().filter(|message| message.id == "k8s-no-free-gpu").count();
+        let placed = |pod: &str| {
+            format!("Normal  Scheduled  40m  default-scheduler  Successfully assigned train/{pod} to node7\n")
+        };
+        assert_eq!(failed(FAILED), 1);
+        assert_eq!(failed(&format!("{FAILED}{}", placed("a"))), 0);
+        assert_eq!(failed(&format!("{}{FAILED}", placed("a"))), 1, "it failed afterwards");
+        assert_eq!(failed(&format!("{FAILED}\nName: b\n{}", placed("b"))), 1, "another description");
+        let listed = |pod: &str| FAILED.replace("41m", &format!("pod/{pod}"));
+        assert_eq!(failed(&format!("{}{}", listed("a"), placed("b"))), 1, "another pod of a list");
+        assert_eq!(failed(&format!("{}{}{}", listed("a"), listed("b"), placed("b"))), 1);
+        assert_eq!(failed(&format!("{}{}", listed("a"), placed("a"))), 0);
     }
 
     #[test]

@@ -173,6 +173,9 @@ impl Output {
         for ((gpu, link), carried) in &self.traffic {
             let of_gpu = self.traffic.range((*gpu, 0)..=(*gpu, u8::MAX));
             let most = of_gpu.map(|(_, carried)| *carried).max().unwrap_or_default();
+            if most == 0 {
+                continue;
+            }
             if (*carried as f64) >= IDLE * most as f64 {
                 report.sound += 1;
                 continue;
@@ -184,7 +187,7 @@ impl Output {
                 grade: Grade::Note,
             });
         }
-        if !self.traffic.is_empty() {
+        if report.sound > 0 || !report.troubles.is_empty() {
             found.push(text, TRAFFIC, lines, Fact::Health(report));
         }
     }
@@ -317,6 +320,9 @@ mod tests {
         let report =
             found.evidence.iter().find_map(|e| if let Fact::Health(h) = &e.fact { Some(h) } else { None }).unwrap();
         assert_eq!((report.sound, report.troubles.len(), report.troubles[0].what.as_str()), (2, 1, "link 1 carried"));
+        let mut idle = Found::default();
+        scan(&Text::new("test", format!("GPU 0: NVIDIA A100 (UUID: GPU-1)\n{}", link(0, 0)).as_bytes()), &mut idle);
+        assert!(!idle.evidence.iter().any(|e| matches!(e.fact, Fact::Health(_))), "nothing was carried");
     }
 
     #[test]

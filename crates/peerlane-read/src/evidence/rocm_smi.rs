@@ -57,6 +57,8 @@ struct Output {
     /// Product and address by number, and where they stand.
     gpus: BTreeMap<u32, GpuFacts>,
     gpu_lines: Span,
+    /// The GPU of the last row of the table of states, and its line.
+    last_row: Option<(u32, usize)>,
 }
 
 impl Output {
@@ -105,7 +107,7 @@ impl Output {
             Section::Numa if self.add_numa(line) => self.lines.extend(i),
             Section::Product if self.add_product(line) => self.gpu_lines.add(i),
             Section::Hardware if self.add_hardware(&row) => self.gpu_lines.add(i),
-            Section::Concise if self.add_concise(&row) || self.add_name_below(line) => self.gpu_lines.add(i),
+            Section::Concise if self.add_concise(i, &row) || self.add_name_below(i, line) => self.gpu_lines.add(i),
             _ => {}
         }
     }
@@ -130,7 +132,7 @@ impl Output {
 
     /// `0  1  0x740c, 54991  38.0°C  88.0W  N/A, N/A, 0  800Mhz  1600Mhz  0%  auto  560.0W  0%  0%`, and rows of older releases: the
     /// first watts are what it takes, further ones its limit; the last percentage is its load.
-    fn add_concise(&mut self, row: &[&str]) -> bool {
+    fn add_concise(&mut self, i: usize, row: &[&str]) -> bool {
         let number = row.first().and_then(|word| word.parse().ok());
         let all = |units: &[&str]| -> Vec<f64> {
             let value = |word: &&str| units.iter().find_map(|unit| word.strip_suffix(unit)?.parse().ok());
@@ -147,18 +149,16 @@ impl Output {
         gpu.power_limit = watts.get(1).copied();
         // up to ROCm 2 the table ends with the overdrive, after one of the fan
         gpu.utilization = shares.last().copied().filter(|_| shares.len() > 2);
+        self.last_row = Some((number, i));
         true
     }
 
-    /// The product below the row of the last GPU: `AMD Instinct MI300X`.
-    fn add_name_below(&mut self, line: &str) -> bool {
+    /// The product, indented right below the row of its GPU: `        AMD Instinct MI300X`.
+    fn add_name_below(&mut self, i: usize, line: &str) -> bool {
         let name = line.trim();
-        let is_name = name.contains(' ') && name.chars().next().is_some_and(char::is_alphabetic) && !name.contains('(');
-        let Some(gpu) = self.gpus.values_mut().next_back().filter(|gpu| is_name && gpu.name.is_none()) else {
-            return false;
-        };
-        gpu.name = Some(name.to_owned());
-        true
+        let is_name = line.starts_with([' ', '\t']) && name.chars().next().is_some_and(char::is_alphabetic);
+        let row = self.last_row.filter(|(_, at)| is_name && i == at + 1);
+        row.is_some_and(|(number, _)| self.add_gpu(number, None, Some(name)))
     }
 
     fn add_gpu(&mut self, number: u32, address: Option<PciAddress>, name: Option<&str>) -> bool {
@@ -276,6 +276,10 @@ GPU[2]\t\t: (Topology) Numa Affinity: -1
         let one = gpus(new);
         assert_eq!(one[0].name.as_deref(), Some("AMD Instinct MI300X"));
         assert_eq!((one[0].power, one[0].power_limit, one[0].utilization), (Some(173.0), Some(750.0), Some(7.0)));
+        // what a shell or a job prints below is no product
+        for below in ["user@node:~$ ls -l", "==========\n        job started here"] {
+            assert!(gpus(&format!("{old}{below}\n")).iter().all(|gpu| gpu.name.is_none()), "{below}");
+        }
     }
 
     #[test]
