@@ -189,8 +189,8 @@ const BETWEEN: f64 = 0.975;
 /// Microseconds that one more chunk between nodes costs, and what it costs with RCCL: a chunk waits for the proxy, the adapter and the
 /// flag at the other end, and bytes of a chunk wait until all of it is there. The best number of chunks costs `2 √(this · bytes / rate)`,
 /// which measured times follow from 1 MiB to 16 GiB: 22 clusters of 2 to 4 nodes with A100, H100, H200, GH200, B200 and MI300X on
-/// InfiniBand, RoCE, EFA and Slingshot (`published/collectives/kept-apart.csv`, `validation/first-contact-clusters.csv`). Without the three of
-/// batch 4, these constants meet them, too: off by 15 % in the mean of their logarithms, 29 % without this term.
+/// InfiniBand, RoCE, EFA and Slingshot (`published/collectives/kept-apart.csv`, `validation/first-contact-clusters.csv`). Fitted
+/// without the four of batch 4, constants like these met them within 15 % in the weighted mean of logarithms; those before this term 29 %.
 const CHUNK_BETWEEN: [f64; 2] = [10.0, 40.0];
 
 /// Of what a message takes longer than over InfiniBand, what counts for each chunk: many are on their way together.
