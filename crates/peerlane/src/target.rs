@@ -3,6 +3,7 @@
 mod answers;
 mod described;
 mod example;
+mod held;
 mod kind;
 
 use std::ffi::{OsStr, OsString};
@@ -106,7 +107,7 @@ pub enum Source {
 
 /// What targets describe. Its methods answer as the commands of the same names do, with the documents that they write for
 /// `--json`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Opened {
     /// Each machine with everything given about it.
     pub cases: Vec<Case>,

@@ -13,7 +13,7 @@ use peerlane_read::{catalogue, evidence};
 use super::example;
 
 /// How much of a file is read to see what it is, in bytes.
-const HEAD: u64 = 4096;
+pub(super) const HEAD: u64 = 4096;
 
 /// What a TARGET is, by its name; what a file is, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,21 +67,31 @@ impl TargetKind {
             What::Pipe => return Ok(TargetKind::Pipe),
             _ => {}
         }
-        let is_toml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"));
+        let is_toml = is_toml(path);
         let head = input_file::head(path, if is_toml { Kind::Design.limit() } else { HEAD })?;
-        let text = evidence::decode(&head);
-        Ok(match () {
+        Ok(TargetKind::of_content(path, &head))
+    }
+
+    /// What a file of that name is, by its content or, where that is no system file, the beginning of it.
+    pub(super) fn of_content(path: &Path, content: &[u8]) -> Self {
+        let is_toml = is_toml(path);
+        let text = evidence::decode(content);
+        match () {
             () if is_toml && cluster::looks_like_cluster(&text) => TargetKind::ClusterFile,
             () if is_toml => TargetKind::SystemFile,
             () if looks_like_nodes_run(&text) => TargetKind::NodesRun,
             () if looks_like_run(&text) => TargetKind::Run,
             () if looks_like_inference(&text) => TargetKind::Inference,
             () => TargetKind::Text,
-        })
+        }
     }
 
     /// Whether a TARGET is of this kind; `false` where it is none at all.
     pub fn is(self, target: impl AsRef<OsStr>) -> bool {
         TargetKind::of(target.as_ref()).is_ok_and(|kind| kind == self)
     }
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
 }

@@ -1,0 +1,135 @@
+//! Documents of what is open, as the commands of the same names write them for `--json`.
+
+use peerlane::case::Case;
+use peerlane::catalogue::{self, Parts};
+use peerlane::check::Settings;
+use peerlane::cluster;
+use peerlane::comparison::Comparison;
+use peerlane::export::json::{MachineCheck, SystemsDocument};
+use peerlane::machine::Machine;
+use peerlane::model::Model;
+use peerlane::nodes_check::judge;
+use peerlane::site::{self, Site};
+use peerlane::target::{Opened, compare as compared, designs};
+use peerlane::units::Bytes;
+use peerlane::what_if::Edit;
+use peerlane_report::{Report, html};
+use serde::Serialize;
+
+use crate::protocol::Refusal;
+use crate::session::Subject;
+
+type Answer = Result<String, Refusal>;
+type All = [(String, Opened)];
+
+pub(crate) fn check(subject: &Subject, edits: &[Edit]) -> Answer {
+    let settings = Settings::default();
+    match subject {
+        Subject::Machines(all) => json(&together(all, edits)?.check(&settings)),
+        Subject::Nodes(run, _) => {
+            let site = Site::of(run).map_err(|e| e.to_string())?;
+            json(&judge(&site::Comparison::of(&site, run), &settings, None))
+        }
+    }
+}
+
+pub(crate) fn predict(all: &All, edits: &[Edit], sizes: &[Bytes], collectives: &[Bytes]) -> Answer {
+    json(&together(all, edits)?.predict(sizes, collectives))
+}
+
+pub(crate) fn explain(all: &All, edits: &[Edit], machine: Option<&str>, a: &str, b: &str) -> Answer {
+    let mut opened = together(all, edits)?;
+    if let Some(wanted) = machine {
+        opened = opened.only(wanted).map_err(|e| e.to_string())?;
+    }
+    json(&opened.explain(a, b).map_err(|e| e.to_string())?)
+}
+
+pub(crate) fn compare(all: &All, edits: &[Edit]) -> Answer {
+    json(&compared(&side_by_side(all, edits)?))
+}
+
+/// The document of a page: of one target its machines; of several, and with edits, all side by side.
+pub(crate) fn report(all: &All, edits: &[Edit]) -> Answer {
+    with_document(all, edits, |document| json(document))
+}
+
+/// The same as a page.
+pub(crate) fn page(subject: &Subject, edits: &[Edit]) -> Answer {
+    let page = match subject {
+        Subject::Machines(all) => with_document(all, edits, |document| html::page(document).map_err(|e| e.to_string())),
+        Subject::Nodes(run, file) => {
+            let site = Site::of(run).map_err(|e| e.to_string())?;
+            let comparison = site::Comparison::of(&site, run);
+            let judged = judge(&comparison, &Settings::default(), None);
+            let name = file.rsplit('/').next().unwrap_or(file);
+            html::nodes_page(&comparison, &judged, name).map_err(|e| e.to_string())
+        }
+    };
+    json(&page?)
+}
+
+fn with_document<T>(
+    all: &All,
+    edits: &[Edit],
+    with: impl FnOnce(&html::ReportDocument) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let beside = all.len() > 1 || !edits.is_empty();
+    let designs = match beside {
+        true => side_by_side(all, edits)?,
+        false => all.iter().flat_map(|(_, opened)| opened.cases.iter().map(|c| (c.machine.name.clone(), c.clone()))).collect(),
+    };
+    let models: Vec<Model> = designs.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
+    let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
+    let settings = Settings::default();
+    let judge = |(case, comparison)| MachineCheck::of(case, comparison, &settings, Vec::new());
+    let cases = || designs.iter().map(|(_, case): &(String, Case)| case);
+    let checks: Vec<MachineCheck> = cases().zip(&comparisons).map(judge).collect();
+    let reports = Report::of_machines(cases(), &comparisons, &checks);
+    let document = if beside { html::compared(&reports, &compared(&designs)) } else { html::document(&reports) };
+    with(&document)
+}
+
+pub(crate) fn systems() -> Answer {
+    let machines = catalogue::system_names().filter_map(catalogue::system).collect::<Result<Vec<Machine>, _>>();
+    let clusters = cluster::cluster_names().filter_map(cluster::embedded).collect::<Result<Vec<_>, _>>();
+    let machines = machines.map_err(|e| e.to_string())?;
+    json(&SystemsDocument::new(&machines, &clusters.map_err(|e| e.to_string())?, false))
+}
+
+pub(crate) fn parts() -> Answer {
+    #[derive(Serialize)]
+    struct Named<'a> {
+        name: &'a str,
+        title: &'a str,
+        kind: &'static str,
+    }
+    let named = |part: &'static catalogue::Part| {
+        let kind = part.kind.node_kind()?.name();
+        Some(Named { name: &part.name, title: &part.title, kind })
+    };
+    json(&Parts::embedded().iter().filter_map(named).collect::<Vec<_>>())
+}
+
+/// All machines with the edits made.
+fn together(all: &All, edits: &[Edit]) -> Result<Opened, Refusal> {
+    let mut opened = Opened::default();
+    for (_, one) in all {
+        let Opened { cases, clusters, incomplete, coverage, notices } = one.clone();
+        opened.cases.extend(cases);
+        opened.clusters.extend(clusters);
+        opened.incomplete |= incomplete;
+        opened.coverage.extend(coverage);
+        opened.notices.extend(notices);
+    }
+    if edits.is_empty() { Ok(opened) } else { opened.changed(edits).map_err(|e| e.to_string()) }
+}
+
+/// The designs, and what the edits make of them.
+fn side_by_side(all: &All, edits: &[Edit]) -> Result<Vec<(String, Case)>, Refusal> {
+    designs(all.to_vec(), edits).map_err(|e| e.to_string())
+}
+
+fn json(document: &impl Serialize) -> Answer {
+    serde_json::to_string(document).map_err(|e| e.to_string())
+}
