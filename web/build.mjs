@@ -2,10 +2,12 @@
 // one style sheet, and a policy that allows these two by their hashes and nothing else; and dist/licences.txt, the notices of
 // the libraries that a script contains, which its page carries too.
 //
-// `--check` builds and compares with what is committed; `--tests` bundles the tests into .build/.
+// `--check` builds and compares with what is committed; `--tests` bundles the tests into .build/; `--try MODULE PAGE` writes the page
+// that has the library in it, with its types.
 
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { deflateSync } from "node:zlib";
 import { build } from "esbuild";
 import { compileFromFile } from "json-schema-to-typescript";
 
@@ -29,6 +31,9 @@ async function types(schema) {
   return made.replace(/[ \t]+$/gm, "");
 }
 
+/** Types alone, of a document that a page gets from the library. */
+const TYPES = [{ schema: "explanation-2.json", to: "src/try/explanation.ts" }];
+
 async function bundle(entry) {
   const result = await build({
     entryPoints: [here(entry)],
@@ -40,6 +45,7 @@ async function bundle(entry) {
     charset: "utf8",
     // dist/licences.txt has all of them
     legalComments: "none",
+    loader: { ".txt": "text", ".toml": "text" },
     metafile: true,
   });
   // nothing in a script may end its element
@@ -86,6 +92,28 @@ async function page({ from, style: sheet }) {
   return { page: template.replace(/\{\{(POLICY|STYLE|SCRIPT|LICENCES)\}\}/g, (_, name) => fill[name]), notices };
 }
 
+/** The page that has the library in it. */
+async function tryPage(module, to) {
+  const [{ text: script, files }, { text: worker }, { text: style }] = await Promise.all(["main.ts", "worker.ts", "try.css"].map((name) => bundle(`src/try/${name}`)));
+  // a record between nodes is shown as its own page, in a frame, which this page's policy rules too
+  const inner = await readFile(here("dist/fleet.html"), "utf8");
+  const allowed = (kind) => new RegExp(`${kind} ('sha256-[^']+')`).exec(inner)?.[1] ?? "";
+  const policy = [
+    "default-src 'none'",
+    `script-src ${sha256(script)} ${allowed("script-src")} 'wasm-unsafe-eval'`,
+    "worker-src blob:",
+    `style-src ${sha256(style)} ${allowed("style-src")}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types peerlane",
+  ].join("; ");
+  const packed = deflateSync(await readFile(module), { level: 9, memLevel: 9 }).toString("base64");
+  const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: await licences(files), WORKER: worker, MODULE: packed };
+  const template = await readFile(here("src/try/page.html"), "utf8");
+  await writeFile(to, template.replace(/\{\{([A-Z]+)\}\}/g, (_, name) => fill[name]));
+}
+
 async function tests() {
   const files = (await readdir(here("tests"))).filter((name) => name.endsWith(".test.ts") || name === "pictures.ts");
   await mkdir(here(".build/tests"), { recursive: true });
@@ -112,8 +140,11 @@ async function written(path, text) {
   return false;
 }
 
-if (process.argv.includes("--tests")) {
+const [, , what, ...paths] = process.argv;
+if (what === "--tests") {
   await tests();
+} else if (what === "--try") {
+  await tryPage(...paths);
 } else {
   await mkdir(here("dist"), { recursive: true });
   const fresh = [];
@@ -124,5 +155,6 @@ if (process.argv.includes("--tests")) {
     if (one.notices) fresh.push(await written(one.notices, made.notices));
     else if (made.notices !== "") throw new Error(`${one.to} has no place for licences`);
   }
+  for (const { schema, to } of TYPES) fresh.push(await written(to, await types(schema)));
   process.exitCode = fresh.every(Boolean) ? 0 : 1;
 }

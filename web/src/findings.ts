@@ -13,14 +13,17 @@ const KIND = { fault: "fault", design: "by design", measurement: "measurement" }
 /** Limit of cells shown for a finding; more are counted. */
 const NAMED = 6;
 
-/** The list of findings and, collapsed below it, those that the site accepts. `show` opens a matrix at a cell. */
-export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {
+/** Opens a matrix at a cell. */
+type Show = (matrix: number, row: number, col: number) => void;
+
+/** The list of findings and, collapsed below it, those that the site accepts. `below` adds to a finding. */
+export function findings(state: State, show: Show, below?: (finding: FindingView) => Child): HTMLElement {
   const { machine } = state;
-  const items = machine.findings.map((finding, at) => item(state, finding, `finding-${at}`, show, at));
+  const items = machine.findings.map((finding, at) => item(state, finding, `finding-${at}`, show, below, at));
   const shown = items.length === 0 ? h("p", {}, "No findings.") : h("ol", { class: "findings" }, ...items);
   if (machine.waived.length === 0) return shown;
   const accepted = machine.waived.map(({ finding, reason }, at) => {
-    const accepted = item(state, finding, `waived-${at}`, show);
+    const accepted = item(state, finding, `waived-${at}`, show, below);
     accepted.querySelector("h3")?.after(h("p", {}, h("strong", {}, "Accepted: "), reason));
     return accepted;
   });
@@ -42,7 +45,8 @@ function item(
   state: State,
   finding: FindingView,
   id: string,
-  show: (matrix: number, row: number, col: number) => void,
+  show: Show,
+  below?: (finding: FindingView) => Child,
   at?: number,
 ): HTMLElement {
   const { machine } = state;
@@ -73,5 +77,6 @@ function item(
       ...cells,
     ),
     from(machine, finding.sources),
+    below?.(finding) ?? null,
   );
 }

@@ -1,0 +1,255 @@
+// The page: inputs on top, the answer below. The library does the work in a worker; nothing is sent anywhere.
+
+import type { MachineReport, ReportDocument } from "../document";
+import { button, h, refill } from "../dom";
+import { listen, show } from "../report";
+import { download } from "../share";
+import { Engine, Ended, type Summary } from "./engine";
+import { History, whatIf, type Part } from "./edits";
+import { EXAMPLES } from "./examples";
+import { explainer } from "./explain";
+import type { ExplanationDocument as Explanation } from "./explanation";
+import { added, chosen, dropped, Lines, pasted } from "./inputs";
+import { size, type Input } from "./protocol";
+import { quoted } from "./quotes";
+import { Status } from "./status";
+
+/** Of the name of a changed design. */
+const CHANGED = " (what if)";
+
+const engine = new Engine();
+const history = new History();
+const status = new Status(() => engine.cancel());
+const reportRoot = document.getElementById("report") as HTMLElement;
+
+let inputs: Input[] = [];
+let machines: MachineReport[] = [];
+/** The machines before any change, which completions are about. */
+let original: MachineReport[] = [];
+let parts: Promise<Part[]> | null = null;
+
+// what is given
+
+const field = h("textarea", {
+  id: "pasted", rows: 6, spellcheck: "false", autocomplete: "off", wrap: "off",
+  placeholder: "nvidia-smi topo -m, nvidia-smi nvlink -s, lspci -vv, dmesg, nvbandwidth, all_reduce_perf, rocm-smi, a log, a system file, a record …",
+});
+const files = h("input", { type: "file", multiple: true, class: "unseen", tabindex: -1, "aria-hidden": "true" });
+const folder = h("input", { type: "file", webkitdirectory: true, class: "unseen", tabindex: -1, "aria-hidden": "true" });
+const catalogue = h("select", { id: "catalogue" }, h("option", { value: "" }, "a system of the catalogue"));
+const given = h("ul", { class: "given", "aria-label": "Inputs" });
+const apart = h("input", { type: "checkbox", id: "apart" });
+const apartLabel = h("label", { class: "apart" }, apart, " each is a design of its own: show them side by side");
+const input = h("details", { class: "screen input", open: true },
+  h("summary", {}, "Input"),
+  h("label", { for: "pasted" }, "Paste what tools printed, or drop files and folders anywhere, of one machine or of several"),
+  field,
+  h("p", { class: "actions" },
+    button("Check", () => void check(), { class: "primary", title: "Ctrl+Enter" }),
+    button("Add files", () => files.click()),
+    button("Add a folder", () => folder.click()),
+    h("label", {}, "Add ", catalogue),
+  ),
+  given, apartLabel,
+  h("p", { class: "actions", role: "group", "aria-label": "Examples" }, "Examples: ", ...EXAMPLES.map(([label, example]) => button(label, () => void only([example])))),
+);
+const change = whatIf(history, () => original, partsOf, refresh);
+const saved = h("p", { class: "actions screen save" },
+  button("Save as a page", () => void save("page")), button("Save as JSON", () => void save("check")), button("New input", () => renew()));
+
+function listInputs(): void {
+  const words = (input: Input) => {
+    const kib = Math.max(1, Math.round(size(input) / 1024));
+    if (input.kind === "catalogue") return "from the catalogue";
+    return input.kind === "folder" ? `${input.files.length} files, ${kib} KiB` : `${kib} KiB`;
+  };
+  refill(given, ...inputs.map((one) => h("li", {}, one.name, h("span", { class: "hint" }, ` ${words(one)} `),
+    button("Remove", () => void replace(inputs.filter((other) => other !== one)), { "aria-label": `Remove ${one.name}` }))));
+  apartLabel.hidden = inputs.length < 2;
+}
+
+/** Checks what is in the field, with what was given before. */
+async function check(): Promise<void> {
+  await replace(field.value.trim() ? added(inputs, [pasted(field.value)]) : inputs);
+}
+
+async function more(found: Promise<Input[]>): Promise<void> {
+  try {
+    await replace(added(inputs, await found));
+  } catch (error) {
+    status.failed(error);
+  }
+}
+
+async function only(of: Input[]): Promise<void> {
+  field.value = "";
+  await replace(of);
+}
+
+function renew(): void {
+  input.open = true;
+  field.value = "";
+  void replace([]);
+  field.focus();
+}
+
+/** The number of the inputs that are opened: an older one's answer is not shown. */
+let turn = 0;
+
+async function replace(with_: Input[]): Promise<void> {
+  const mine = (turn += 1);
+  engine.cancel();
+  inputs = with_;
+  history.clear();
+  listInputs();
+  if (inputs.length === 0) {
+    clear();
+    status.told(field.value.trim() ? "" : "Nothing is given yet.");
+    return;
+  }
+  try {
+    status.begin();
+    const summary = await engine.open(inputs, apart.checked && inputs.length > 1, (words, share) => status.progress(words, share));
+    if (mine !== turn) return;
+    if (summary.kind === "nodes") await showNodes();
+    else await refresh();
+    if (mine !== turn) return;
+    answered(summary);
+  } catch (error) {
+    if (mine !== turn) return;
+    clear();
+    status.failed(error);
+  }
+}
+
+function answered(summary: Summary): void {
+  status.told(summary.notices.length > 0 ? "Read, with these notices:" : "", summary.notices);
+  input.open = false;
+  change.root.hidden = summary.kind === "nodes";
+  saved.hidden = false;
+  document.getElementById("try")?.scrollIntoView({ block: "start" });
+}
+
+function clear(): void {
+  refill(reportRoot);
+  machines = original = [];
+  change.root.hidden = saved.hidden = true;
+  change.root.open = false;
+  change.refresh();
+}
+
+// the answer
+
+/** Shows what is open, with the changes that are made. */
+async function refresh(): Promise<void> {
+  status.begin();
+  status.progress("Judging", null);
+  try {
+    const document = JSON.parse(await engine.ask("report", { edits: history.edits })) as ReportDocument;
+    machines = document.machines;
+    if (history.edits.length === 0) original = machines;
+    const lines = new Lines(inputs);
+    const first = new Set(machines.map((machine) => machine.findings.find(({ severity }) => severity !== "info")));
+    show(reportRoot, document, {
+      beside: (state, at) => explainer(state, at, explain, (edits) => void change.add(edits)),
+      below: (finding) => quoted(finding, lines, first.has(finding)),
+    });
+    change.refresh();
+  } finally {
+    status.end();
+  }
+}
+
+/** A record between nodes has a page of its own, which runs by itself. */
+async function showNodes(): Promise<void> {
+  status.progress("Judging", null);
+  const page = JSON.parse(await engine.ask("page")) as string;
+  refill(reportRoot, h("iframe", { title: "The record between nodes", class: "nodes", sandbox: "allow-scripts allow-downloads", srcdoc: page }));
+  machines = original = [];
+  status.end();
+}
+
+async function explain(at: number, a: string, b: string): Promise<Explanation> {
+  const isChanged = history.edits.length > 0 && (machines[at]?.name.endsWith(CHANGED) ?? false);
+  // the number of the design among those that were given
+  const before = machines.slice(0, at + 1).filter(({ name }) => history.edits.length === 0 || !name.endsWith(CHANGED)).length;
+  const options = { a, b, machine: String(before), edits: isChanged ? history.edits : [] };
+  return JSON.parse(await engine.ask("explain", options)) as Explanation;
+}
+
+function partsOf(): Promise<Part[]> {
+  return (parts ??= engine.known("parts").then((text) => JSON.parse(text) as Part[]));
+}
+
+async function save(what: "page" | "check"): Promise<void> {
+  try {
+    const text = await engine.ask(what, { edits: history.edits });
+    const name = (machines[0]?.name ?? inputs[0]?.name ?? "report").replace(/[^\w.-]+/g, "-");
+    if (what === "page") download(`${name}.html`, new Blob([JSON.parse(text) as string], { type: "text/html" }));
+    else download(`${name}.json`, new Blob([`${text}\n`], { type: "application/json" }));
+  } catch (error) {
+    status.failed(error);
+  }
+}
+
+// the page
+
+function start(): void {
+  const root = document.getElementById("try");
+  if (!root) return;
+  refill(root,
+    h("section", { "aria-label": "Input" },
+      h("p", { class: "brand" }, h("strong", {}, "peerlane"), " in the browser: what every path between GPUs, NICs and host memory is, should deliver, does deliver, and what to do. Nothing leaves this page."),
+      input, status.root, saved, change.root, files, folder),
+  );
+  listInputs();
+  clear();
+  listen();
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void check();
+  });
+  for (const element of [files, folder]) {
+    element.addEventListener("change", () => {
+      const found = [...(element.files ?? [])];
+      element.value = "";
+      if (found.length > 0) void more(chosen(found));
+    });
+  }
+  apart.addEventListener("change", () => void replace(inputs));
+  catalogue.addEventListener("focus", () => void fillCatalogue(), { once: true });
+  catalogue.addEventListener("change", () => {
+    if (catalogue.value) void more(Promise.resolve([{ kind: "catalogue", name: catalogue.value }]));
+    catalogue.value = "";
+  });
+  addEventListener("dragover", (event) => {
+    event.preventDefault();
+    root.classList.add("over");
+  });
+  for (const name of ["dragleave", "drop"]) addEventListener(name, () => root.classList.remove("over"));
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (event.dataTransfer) void more(dropped(event.dataTransfer));
+  });
+  addEventListener("paste", (event) => {
+    const data = event.clipboardData;
+    const isField = event.target instanceof HTMLElement && event.target.closest("textarea, input") !== null;
+    if (data && data.files.length > 0) {
+      event.preventDefault();
+      void more(chosen(data.files));
+    } else if (data && !isField) {
+      field.value = data.getData("text/plain");
+      if (field.value.trim()) void check();
+    }
+  });
+}
+
+async function fillCatalogue(): Promise<void> {
+  try {
+    const { systems } = JSON.parse(await engine.known("systems")) as { systems: { name: string; title?: string | null }[] };
+    catalogue.append(...systems.map(({ name, title }) => h("option", { value: name }, title ? `${name}: ${title}`.slice(0, 90) : name)));
+  } catch (error) {
+    if (!(error instanceof Ended)) status.failed(error);
+  }
+}
+
+start();
