@@ -10,8 +10,9 @@ import { hops, type Choice, type State } from "./state";
 export function panel(state: State): HTMLElement {
   const root = h("section", { class: "panel", "aria-live": "polite", "aria-label": "Selection" });
   const show = (choice: Choice | null) => {
-    root.classList.toggle("open", choice !== null);
-    if (choice === null) {
+    const isTold = choice !== null && choice.kind !== "way";
+    root.classList.toggle("open", isTold);
+    if (!isTold) {
       refill(root, h("p", { class: "hint" }, "Select a cell, a node or a link to highlight it in the drawing and see its details here."));
       return;
     }
@@ -28,6 +29,8 @@ function details(state: State, choice: Choice): Child[] {
   switch (choice.kind) {
     case "path":
       return pathDetails(machine, choice);
+    case "way":
+      return [];
     case "node": {
       const node = machine.nodes[choice.node];
       if (!node) return [];

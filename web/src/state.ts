@@ -5,6 +5,8 @@ import type { HopView, MachineReport, NodeBox } from "./document";
 /** A selection; `path` is a path with its title and lines of text. */
 export type Choice =
   | { kind: "path"; path: number | null; title: string; lines: string[]; bound?: string | undefined }
+  /** a path that is explained elsewhere, and only lit here */
+  | { kind: "way"; path: number }
   | { kind: "node"; node: number }
   | { kind: "link"; link: number }
   | { kind: "finding"; finding: number };
@@ -59,6 +61,7 @@ export function lit(machine: MachineReport, choice: Choice | null): Lit | null {
     case undefined:
       return null;
     case "path":
+    case "way":
       for (const { hop, tightest } of hops(machine, choice.path)) {
         nodes.add(hop.from).add(hop.to);
         if (hop.link !== null && hop.link !== undefined) {

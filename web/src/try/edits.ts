@@ -166,7 +166,7 @@ export function whatIf(
   });
   const root = h("details", { class: "screen what-if", id: "what-if" },
     h("summary", {}, "What if: change the design"),
-    h("p", { class: "hint" }, "A link: GPU0.link=pcie 4.0 x16. A place: GPU2.at=plx0. A part: GPU0.part=a100-pcie-40gb. Remove: GPU3=none. Peer access: p2p=off. The design before stays beside it."),
+    h("p", { class: "hint" }, "A link: GPU0.link=pcie 4.0 x16. A place: GPU2.at=plx0. A part: GPU0.part=a100-pcie. Remove: GPU3=none. Peer access: p2p=off. The design before stays beside it."),
     form, said, made,
   );
   refresh();

@@ -26,7 +26,12 @@ export function explainer(state: State, at: number, ask: Ask, change: (edits: st
     if (!a || !b || a === b) return refill(answer, a && h("p", { class: "hint" }, `From ${a} to which device?`));
     try {
       const explained = await ask(at, a, b);
-      if (mine === latest) refill(answer, ...view(explained, change));
+      if (mine !== latest) return;
+      refill(answer, ...view(explained, change));
+      const path = pathBetween(state, a, b);
+      state.choose(path === null ? null : { kind: "way", path });
+      // below a drawing that fills a small window
+      answer.scrollIntoView({ block: "nearest" });
     } catch (error) {
       if (mine === latest) refill(answer, h("p", { class: "refused" }, error instanceof Error ? error.message : String(error)));
     }
@@ -45,6 +50,16 @@ export function explainer(state: State, at: number, ask: Ask, change: (edits: st
     h("p", { class: "actions" }, from.label, to.label),
     answer,
   );
+}
+
+/** The path of the report that leads from one node to another, to be lit in the drawing. */
+function pathBetween({ machine }: State, a: string, b: string): number | null {
+  const [from, to] = [a, b].map((name) => machine.nodes.findIndex((node) => node.name === name));
+  const at = machine.paths.findIndex(({ hops }) => {
+    const [first, last] = [hops[0], hops.at(-1)].map((hop) => (hop === undefined ? undefined : machine.hops[hop]));
+    return first?.from === from && last?.to === to;
+  });
+  return at < 0 ? null : at;
 }
 
 const rate = (of: Explanation["forward"]) => (of ? `${number(of.rate)} GB/s (${number(of.low)} to ${number(of.high)})` : "");

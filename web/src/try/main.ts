@@ -125,13 +125,16 @@ async function replace(with_: Input[]): Promise<void> {
 function answered(summary: Summary): void {
   status.told(summary.notices.length > 0 ? "Read, with these notices:" : "", summary.notices);
   input.open = false;
+  document.body.classList.add("answered");
+  document.title = `${[...new Set(summary.machines)].slice(0, 3).join(", ")} · peerlane`;
   change.root.hidden = summary.kind === "nodes";
   saved.hidden = false;
-  document.getElementById("try")?.scrollIntoView({ block: "start" });
+  scrollTo(0, 0);
 }
 
 function clear(): void {
   refill(reportRoot);
+  document.body.classList.remove("answered");
   machines = original = [];
   change.root.hidden = saved.hidden = true;
   change.root.open = false;
@@ -199,8 +202,9 @@ function start(): void {
   if (!root) return;
   refill(root,
     h("section", { "aria-label": "Input" },
-      h("p", { class: "brand" }, h("strong", {}, "peerlane"), " in the browser: what every path between GPUs, NICs and host memory is, should deliver, does deliver, and what to do. Nothing leaves this page."),
-      input, status.root, saved, change.root, files, folder),
+      h("p", { class: "brand" }, h("strong", {}, "peerlane"), " in the browser. Nothing leaves this page.",
+        h("span", { class: "pitch" }, " What every path between GPUs, NICs and host memory is, should deliver, does deliver, and what to do about the difference.")),
+      h("div", { class: "bars" }, input, change.root, saved), status.root, files, folder),
   );
   listInputs();
   clear();

@@ -8,23 +8,32 @@ import { place, type Lines } from "./inputs";
 const MOST_LINES = 24;
 const MOST_PLACES = 4;
 
-/** The quoted lines of a finding; the first finding's are open. */
+/** How a tool writes the devices of a finding: `GPU5` also as `GPU 5`. None where it is about none. */
+function named({ nodes = [], summary }: FindingView): RegExp | null {
+  const inSummary = summary.match(/\b[A-Za-z_]+\d+(?:_\d+)?\b/g) ?? [];
+  const names = [...new Set([...nodes, ...inSummary])].filter((name) => /\d/.test(name)).slice(0, 64);
+  if (names.length === 0) return null;
+  const escaped = names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/^([A-Za-z]+)(\d)/, "$1 ?$2"));
+  return new RegExp(`(?<![\\w.])(?:${escaped.join("|")})(?![\\w.])`, "i");
+}
+
+/** The quoted lines of a finding; the first finding's are open. Of a long place, those from its devices on. */
 export function quoted(finding: FindingView, lines: Lines, isFirst: boolean): Child {
-  const seen = new Set<string>();
-  const quotes = finding.evidence.flatMap((source) => {
+  const about = named(finding);
+  const quotes = [...new Set(finding.evidence)].flatMap((source) => {
     const at = place(source);
-    if (!at || seen.has(source)) return [];
-    seen.add(source);
-    const found = lines.at(at);
-    if (found.length === 0) return [];
-    const shown = found.slice(0, MOST_LINES);
+    const all = at ? lines.at(at) : [];
+    if (!at || all.length === 0) return [];
+    const hit = all.length > MOST_LINES && about ? all.findIndex((line) => about.test(line)) : 0;
+    const from = Math.max(0, Math.min(hit, all.length - MOST_LINES));
+    const shown = all.slice(from, from + MOST_LINES);
     // numbers are of the list, so that they are not copied
-    const rows = shown.map((text) => h("li", {}, h("code", {}, text || " ")));
-    const more = found.length - shown.length;
+    const rows = shown.map((text) => h("li", { class: about?.test(text) ? "about" : null }, h("code", {}, text || " ")));
+    const more = all.length - shown.length;
     return [h("figure", { class: "quote" },
       h("figcaption", {}, source),
-      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Lines of ${at.name}` }, h("ol", { start: at.first }, ...rows)),
-      more > 0 && h("p", { class: "hint" }, `and ${more} more lines`))];
+      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Lines of ${at.name}` }, h("ol", { start: at.first + from }, ...rows)),
+      more > 0 && h("p", { class: "hint" }, `and ${more} other lines`))];
   });
   if (quotes.length === 0) return null;
   const left = quotes.length - MOST_PLACES;
