@@ -115,7 +115,8 @@ async function tryPage(module, to) {
 }
 
 async function tests() {
-  const files = (await readdir(here("tests"))).filter((name) => name.endsWith(".test.ts") || name === "pictures.ts");
+  const all = await readdir(here("tests"), { recursive: true });
+  const files = all.filter((name) => name.endsWith(".test.ts") || name === "pictures.ts");
   await mkdir(here(".build/tests"), { recursive: true });
   await build({
     entryPoints: files.map((name) => here(`tests/${name}`)),

@@ -13,7 +13,7 @@ import { chromium, type Browser, type BrowserContext, type Page } from "playwrig
 export const web = process.cwd();
 
 /** The program; PEERLANE names another one. */
-const program =
+export const program =
   process.env["PEERLANE"] ??
   ["release", "debug"].map((kind) => join(web, "..", "target", kind, "peerlane")).find(existsSync) ??
   "peerlane";

@@ -51,7 +51,7 @@ pub(crate) fn compare(all: &All, edits: &[Edit]) -> Answer {
 
 /// The document of a page: of one target its machines; of several, and with edits, all side by side.
 pub(crate) fn report(all: &All, edits: &[Edit]) -> Answer {
-    with_document(all, edits, |document| json(document))
+    with_document(all, edits, |document| compact(document))
 }
 
 /// The same as a page.
@@ -66,7 +66,7 @@ pub(crate) fn page(subject: &Subject, edits: &[Edit]) -> Answer {
             html::nodes_page(&comparison, &judged, name).map_err(|e| e.to_string())
         }
     };
-    json(&page?)
+    compact(&page?)
 }
 
 fn with_document<T>(
@@ -108,7 +108,7 @@ pub(crate) fn parts() -> Answer {
         let kind = part.kind.node_kind()?.name();
         Some(Named { name: &part.name, title: &part.title, kind })
     };
-    json(&Parts::embedded().iter().filter_map(named).collect::<Vec<_>>())
+    compact(&Parts::embedded().iter().filter_map(named).collect::<Vec<_>>())
 }
 
 /// All machines with the edits made.
@@ -130,6 +130,12 @@ fn side_by_side(all: &All, edits: &[Edit]) -> Result<Vec<(String, Case)>, Refusa
     designs(all.to_vec(), edits).map_err(|e| e.to_string())
 }
 
+/// As the program writes it, so that what is saved is the same file.
 fn json(document: &impl Serialize) -> Answer {
+    serde_json::to_string_pretty(document).map_err(|e| e.to_string())
+}
+
+/// What only a page reads.
+fn compact(document: &impl Serialize) -> Answer {
     serde_json::to_string(document).map_err(|e| e.to_string())
 }

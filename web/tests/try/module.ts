@@ -1,0 +1,56 @@
+// The page and the module that scripts/web.sh builds, and the module without a page.
+
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join, relative } from "node:path";
+import { document, Module, reading, type Input } from "../../src/try/protocol";
+import { web } from "../harness";
+
+/** The page; PEERLANE_PAGE names another one. */
+export const PAGE = process.env["PEERLANE_PAGE"] ?? join(web, "..", "target", "web", "peerlane.html");
+
+/** The module; PEERLANE_MODULE names another one. */
+const MODULE = process.env["PEERLANE_MODULE"] ?? join(web, "..", "target", "web", "peerlane.wasm");
+
+/** Inputs that may not be copied into the project; PEERLANE_SHARED names another folder. */
+export const SHARED = process.env["PEERLANE_SHARED"] ?? join(web, "..", "..", "shared");
+
+const compiled = new WebAssembly.Module(readFileSync(MODULE));
+
+/** A module that is asked as the page asks it. */
+export class Asked {
+  #module = new Module(compiled);
+
+  ask(op: string, options: Record<string, unknown> = {}, body: Uint8Array[] = []): string {
+    return document(this.#module.ask(JSON.stringify({ op, ...options }), body));
+  }
+
+  open(...inputs: Input[]): void {
+    this.ask("clear");
+    for (const input of inputs) {
+      const { line, body } = reading(input);
+      this.ask(String(line["op"]), line, body);
+    }
+    this.ask("open");
+  }
+}
+
+/** A file as an input, by the name that the program is given. */
+export function file(path: string): Input {
+  return { kind: "file", name: path, bytes: readFileSync(path) };
+}
+
+/** A folder as an input. */
+export function folder(path: string): Input {
+  return { kind: "folder", name: path, files: below(path).map((file) => ({ path: relative(path, file), bytes: readFileSync(file) })) };
+}
+
+/** All files below a folder. */
+export function below(path: string): string[] {
+  return readdirSync(path).sort().flatMap((name) => {
+    const at = join(path, name);
+    return statSync(at).isDirectory() ? below(at) : [at];
+  });
+}
+
+/** The names of the catalogue's systems. */
+export const systems = (): string[] => readdirSync(join(web, "..", "systems")).filter((name) => name.endsWith(".toml")).map((name) => basename(name, ".toml"));
