@@ -102,6 +102,7 @@ async function tryPage(module, to) {
     "default-src 'none'",
     `script-src ${sha256(script)} ${allowed("script-src")} 'wasm-unsafe-eval'`,
     "worker-src blob:",
+    "frame-src blob:",
     `style-src ${sha256(style)} ${allowed("style-src")}`,
     "base-uri 'none'",
     "form-action 'none'",

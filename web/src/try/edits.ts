@@ -10,8 +10,9 @@ export interface Part {
   kind: string;
 }
 
-/** The most completions that are offered. */
+/** The most completions that are offered, and the most nodes that they are about. */
 const OFFERED = 80;
+const KNOWN = 512;
 
 const WIDTHS = ["x16", "x8", "x4", "x1", "pcie 3.0 x16", "pcie 4.0 x16", "pcie 5.0 x16", "none"];
 const METHODS = ["nvp2p", "bar1", "staged", "none"];
@@ -20,16 +21,18 @@ const ABOVE = new Set(["switch", "root-complex", "cpu"]);
 
 /** What may stand in place of a text that is being written: whole changes, or their beginnings. */
 export function completions(text: string, machines: MachineReport[], parts: Part[]): string[] {
-  const nodes = machines.flatMap((machine) => machine.nodes);
+  const nodes = machines.flatMap((machine) => machine.nodes.slice(0, KNOWN)).slice(0, KNOWN);
   const [what, to] = text.split("=", 2);
-  const all = to === undefined ? beginnings(nodes) : endings(what ?? "", nodes, parts).map((end) => `${what}=${end}`);
+  const all = to === undefined ? beginnings(what ?? "", nodes) : endings(what ?? "", nodes, parts).map((end) => `${what}=${end}`);
   const like = text.trim().toLowerCase();
   return [...new Set(all)].filter((one) => one.toLowerCase().includes(like) && one !== text).slice(0, OFFERED);
 }
 
-function beginnings(nodes: MachineReport["nodes"]): string[] {
+function beginnings(what: string, nodes: MachineReport["nodes"]): string[] {
   const ends = nodes.filter(({ kind }) => ENDS.has(kind));
-  const gpus = ends.filter(({ kind }) => kind === "gpu");
+  // a pair once its first device is written
+  const first = ends.find(({ name }) => what.toLowerCase().startsWith(`${name.toLowerCase()}-`))?.name;
+  const others = first === undefined ? [] : nodes.filter(({ name }) => name !== first);
   return [
     ...ends.flatMap(({ name }) => [`${name}.link=`, `${name}.at=`, `${name}.part=`]),
     ...nodes.filter(({ kind }) => ABOVE.has(kind)).flatMap(({ name }) => [`${name}.link=`, `${name}.part=`]),
@@ -37,7 +40,7 @@ function beginnings(nodes: MachineReport["nodes"]): string[] {
     "p2p=on",
     "p2p=off",
     ...nodes.map(({ name }) => `${name}=none`),
-    ...gpus.flatMap((a, at) => gpus.slice(at + 1).flatMap((b) => [`${a.name}-${b.name}=`, `${a.name}-${b.name}.p2p=`])),
+    ...others.flatMap(({ name }) => [`${first}-${name}=`, `${first}-${name}.p2p=`]),
   ];
 }
 

@@ -14,8 +14,9 @@ const RATHER = new Set(["gpu", "nic", "host", "cpu", "card", "nvme", "fpga"]);
 export function explainer(state: State, at: number, ask: Ask, change: (edits: string[]) => void): HTMLElement {
   const nodes = state.machine.nodes.filter(({ kind }) => RATHER.has(kind));
   const menu = (label: string) => {
-    const select = h("select", {}, h("option", { value: "" }, "choose"), ...nodes.map(({ name }) => h("option", { value: name }, name)));
-    return { select, label: h("label", {}, `${label} `, select) };
+    const id = `${label}-${at}`;
+    const select = h("select", { id }, h("option", { value: "" }, "choose"), ...nodes.map(({ name }) => h("option", { value: name }, name)));
+    return { select, label: h("span", {}, h("label", { for: id }, label), " ", select) };
   };
   const [from, to] = [menu("From"), menu("to")];
   const answer = h("div", { class: "explanation", "aria-live": "polite" });

@@ -132,8 +132,16 @@ function answered(summary: Summary): void {
   scrollTo(0, 0);
 }
 
+/** What stands where no answer is. */
+const about = () => h("main", { class: "about" },
+  h("p", {}, "What every path between GPUs, NICs and host memory is, should deliver and does deliver; what is wrong, and what to do about it. Then change the design, and see what would follow."),
+  h("ul", {},
+    h("li", {}, "Texts: output of nvidia-smi, lspci, dmesg, nvbandwidth, p2pBandwidthLatencyTest, nccl-tests, rocm-smi, ibstat, lstopo and many more, alone or in a log, a ticket or a forum post."),
+    h("li", {}, "Folders and archives of such texts (.zip, .tar, .gz, .bz2, .xz, .zst), of one machine or of several."),
+    h("li", {}, "Records of ", h("code", {}, "peerlane measure"), ", and system files (.toml), which describe a machine that does not exist yet.")));
+
 function clear(): void {
-  refill(reportRoot);
+  refill(reportRoot, about());
   document.body.classList.remove("answered");
   machines = original = [];
   change.root.hidden = saved.hidden = true;
@@ -167,7 +175,10 @@ async function refresh(): Promise<void> {
 async function showNodes(): Promise<void> {
   status.progress("Judging", null);
   const page = JSON.parse(await engine.ask("page")) as string;
-  refill(reportRoot, h("iframe", { title: "The record between nodes", class: "nodes", sandbox: "allow-scripts allow-downloads", srcdoc: page }));
+  const url = URL.createObjectURL(new Blob([page], { type: "text/html" }));
+  const frame = h("iframe", { title: "The record between nodes", class: "nodes", sandbox: "allow-scripts allow-downloads", src: url });
+  frame.addEventListener("load", () => URL.revokeObjectURL(url), { once: true });
+  refill(reportRoot, h("main", {}, frame));
   machines = original = [];
   status.end();
 }
@@ -202,8 +213,7 @@ function start(): void {
   if (!root) return;
   refill(root,
     h("section", { "aria-label": "Input" },
-      h("p", { class: "brand" }, h("strong", {}, "peerlane"), " in the browser. Nothing leaves this page.",
-        h("span", { class: "pitch" }, " What every path between GPUs, NICs and host memory is, should deliver, does deliver, and what to do about the difference.")),
+      h("h1", { class: "brand" }, h("strong", {}, "peerlane"), " in the browser. Nothing leaves this page."),
       h("div", { class: "bars" }, input, change.root, saved), status.root, files, folder),
   );
   listInputs();

@@ -54,3 +54,24 @@ export function below(path: string): string[] {
 
 /** The names of the catalogue's systems. */
 export const systems = (): string[] => readdirSync(join(web, "..", "systems")).filter((name) => name.endsWith(".toml")).map((name) => basename(name, ".toml"));
+
+/** How far a number may be off, as its share: the platforms' exponentials and logarithms differ in the last digit. */
+const NEAR = 1e-12;
+
+const NUMBER = /-?\d+\.\d+(?:e[+-]?\d+)?/g;
+
+/** The first line in which two texts differ otherwise; none where there is none. */
+export function difference(ours: string, theirs: string): string | null {
+  if (ours === theirs) return null;
+  const [a, b] = [ours.split("\n"), theirs.split("\n")];
+  const at = a.findIndex((line, i) => !isNear(line, b[i] ?? ""));
+  if (at < 0 && a.length === b.length) return null;
+  return `line ${at + 1}: ${a[at] ?? "nothing"} | ${b[at] ?? "nothing"}`.slice(0, 300);
+}
+
+function isNear(a: string, b: string): boolean {
+  if (a === b) return true;
+  if (a.replace(NUMBER, "#") !== b.replace(NUMBER, "#")) return false;
+  const [ours, theirs] = [a, b].map((text) => (text.match(NUMBER) ?? []).map(Number)) as [number[], number[]];
+  return ours.every((x, i) => Math.abs(x - (theirs[i] ?? NaN)) <= NEAR * Math.abs(x));
+}

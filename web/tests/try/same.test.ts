@@ -1,4 +1,4 @@
-// The module's documents are the program's, number for number.
+// The module's documents are the program's, number for number but for what the last digits of logarithms make of them.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { program, web } from "../harness";
-import { Asked, below, file, folder, SHARED, systems } from "./module";
+import { Asked, below, difference, file, folder, SHARED, systems } from "./module";
 import type { Input } from "../../src/try/protocol";
 
 const run = promisify(execFile);
@@ -50,14 +50,6 @@ async function alike(target: string, input: Input, ops: string[]): Promise<void>
     const ours: string = isOpen ? answered(module, op) : "";
     assert.equal(difference(ours, theirs), null, `${op} ${target}`);
   }
-}
-
-/** The first line in which two texts differ. */
-function difference(ours: string, theirs: string): string | null {
-  if (ours === theirs) return null;
-  const [a, b] = [ours, theirs].map((text) => text.split("\n"));
-  const at = (a ?? []).findIndex((line, i) => line !== b?.[i]);
-  return `line ${at + 1}: ${a?.[at] ?? "nothing"} | ${b?.[at] ?? "nothing"}`.slice(0, 300);
 }
 
 const catalogued = (name: string): Input => ({ kind: "catalogue", name });
