@@ -92,10 +92,27 @@ async function page({ from, style: sheet }) {
   return { page: template.replace(/\{\{(POLICY|STYLE|SCRIPT|LICENCES)\}\}/g, (_, name) => fill[name]), notices };
 }
 
+/** Bytes as src/try/base85.ts reads them. */
+function base85(bytes) {
+  const letters = Array.from({ length: 94 }, (_, at) => String.fromCharCode(33 + at)).filter((c) => !"\"&'<>\\`{}".includes(c));
+  const whole = Buffer.concat([bytes, Buffer.alloc(-bytes.length & 3)]);
+  const words = [];
+  for (let at = 0; at < whole.length; at += 4) {
+    let word = whole.readUInt32BE(at);
+    let text = "";
+    for (let i = 0; i < 5; i += 1) {
+      text = letters[word % 85] + text;
+      word = Math.floor(word / 85);
+    }
+    words.push(text);
+  }
+  return `${bytes.length} ${words.join("")}`;
+}
+
 /** The page that has the library in it. */
 async function tryPage(module, to) {
-  const [{ text: script, files }, { text: worker }, { text: style }] = await Promise.all(["main.ts", "worker.ts", "try.css"].map((name) => bundle(`src/try/${name}`)));
-  // a record between nodes is shown as its own page, in a frame, which this page's policy rules too
+  const [{ text: script }, { text: worker }, { text: style }] = await Promise.all(["main.ts", "worker.ts", "try.css"].map((name) => bundle(`src/try/${name}`)));
+  // records between nodes and of a fleet are shown as their own page, in a frame, which this page's policy rules too
   const inner = await readFile(here("dist/fleet.html"), "utf8");
   const allowed = (kind) => new RegExp(`${kind} ('sha256-[^']+')`).exec(inner)?.[1] ?? "";
   const policy = [
@@ -109,8 +126,11 @@ async function tryPage(module, to) {
     "require-trusted-types-for 'script'",
     "trusted-types peerlane",
   ].join("; ");
-  const packed = deflateSync(await readFile(module), { level: 9, memLevel: 9 }).toString("base64");
-  const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: await licences(files), WORKER: worker, MODULE: packed };
+  const packed = base85(deflateSync(await readFile(module), { level: 9, memLevel: 9 }));
+  // of the libraries in the scripts, and of the crates in the module
+  const notices = await readFile(here("../THIRD-PARTY.txt"), "utf8");
+  if (/<(?:\/script|!--)/i.test(notices)) throw new Error("a licence has markup");
+  const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: notices, WORKER: worker, MODULE: packed };
   const template = await readFile(here("src/try/page.html"), "utf8");
   await writeFile(to, template.replace(/\{\{([A-Z]+)\}\}/g, (_, name) => fill[name]));
 }

@@ -6,6 +6,7 @@ use peerlane::check::Settings;
 use peerlane::cluster;
 use peerlane::comparison::Comparison;
 use peerlane::export::json::{MachineCheck, SystemsDocument};
+use peerlane::fleet::{self, Dictionary, Fleet, Node, Records, Unread};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
 use peerlane::nodes_check::judge;
@@ -17,7 +18,7 @@ use peerlane_report::{Report, html};
 use serde::Serialize;
 
 use crate::protocol::Refusal;
-use crate::session::Subject;
+use crate::session::{Record, Subject};
 
 type Answer = Result<String, Refusal>;
 type All = [(String, Opened)];
@@ -30,6 +31,7 @@ pub(crate) fn check(subject: &Subject, edits: &[Edit]) -> Answer {
             let site = Site::of(run).map_err(|e| e.to_string())?;
             json(&judge(&site::Comparison::of(&site, run), &settings, None))
         }
+        Subject::Fleet(runs) => json(&judged_fleet(runs)),
     }
 }
 
@@ -65,8 +67,33 @@ pub(crate) fn page(subject: &Subject, edits: &[Edit]) -> Answer {
             let name = file.rsplit('/').next().unwrap_or(file);
             html::nodes_page(&comparison, &judged, name).map_err(|e| e.to_string())
         }
+        Subject::Fleet(runs) => html::fleet_page(&judged_fleet(runs)).map_err(|e| e.to_string()),
     };
     compact(&page?)
+}
+
+/// Records of many machines, compared with each other and with what they should be.
+fn judged_fleet(records: &[(String, Record)]) -> Fleet {
+    let dictionary = Dictionary::default();
+    let (mut nodes, mut unread) = (Vec::new(), Vec::new());
+    for (name, record) in records {
+        match record {
+            Record::Machine(run) => nodes.push(Node::of(run, name, &dictionary)),
+            Record::Nodes(run) => match Node::between(run, name, &dictionary) {
+                Ok(all) => nodes.extend(all),
+                Err(error) => unread.push(Unread { name: name.clone(), why: error.to_string() }),
+            },
+        }
+    }
+    nodes.sort_by(|a, b| a.file.cmp(&b.file));
+    let again = |node: &Node| match records.iter().find(|(name, _)| *name == node.file)? {
+        (name, Record::Machine(run)) => Case::of_run((**run).clone(), name).ok(),
+        (_, Record::Nodes(_)) => None,
+    };
+    let settings = Settings::default();
+    let again: Option<fleet::Again> = Some(&again);
+    let records = Records { nodes: &nodes, baseline: &[], dictionary: &dictionary, settings: &settings, again };
+    fleet::judge(&records, unread)
 }
 
 fn with_document<T>(
@@ -77,7 +104,10 @@ fn with_document<T>(
     let beside = all.len() > 1 || !edits.is_empty();
     let designs = match beside {
         true => side_by_side(all, edits)?,
-        false => all.iter().flat_map(|(_, opened)| opened.cases.iter().map(|c| (c.machine.name.clone(), c.clone()))).collect(),
+        false => all
+            .iter()
+            .flat_map(|(_, opened)| opened.cases.iter().map(|c| (c.machine.name.clone(), c.clone())))
+            .collect(),
     };
     let models: Vec<Model> = designs.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();

@@ -6,6 +6,7 @@ use peerlane::catalogue;
 use peerlane::cluster::cluster_text;
 use peerlane::evidence::Files;
 use peerlane::nodes::NodesRun;
+use peerlane::run::Run;
 use peerlane::target::{EXAMPLE, OpenError, Opened, Opener, Source, unknown};
 use serde::Serialize;
 
@@ -28,12 +29,25 @@ pub(crate) enum Subject {
     Machines(Vec<(String, Opened)>),
     /// A record between nodes, and the name of its file.
     Nodes(Box<NodesRun>, String),
+    /// Records of many machines, by the names of their files.
+    Fleet(Vec<(String, Record)>),
 }
+
+/// A record of a fleet.
+pub(crate) enum Record {
+    /// Of one machine.
+    Machine(Box<Run>),
+    /// Between nodes.
+    Nodes(Box<NodesRun>),
+}
+
+/// The fewest records that are a fleet, as for `check`.
+const FLEET: usize = 3;
 
 /// What a page is told of the inputs.
 #[derive(Serialize)]
 struct Summary<'a> {
-    /// `machines`, or `nodes` for a record between nodes.
+    /// `machines`; `nodes` for a record between nodes; `fleet` for records of many machines.
     kind: &'static str,
     machines: Vec<&'a str>,
     notices: Vec<String>,
@@ -85,6 +99,7 @@ impl Session {
         match self.subject()? {
             Subject::Machines(opened) => Ok(opened),
             Subject::Nodes(..) => Err("this is a record between nodes, and not a machine".to_owned()),
+            Subject::Fleet(..) => Err("these are records of a fleet, and not one machine".to_owned()),
         }
     }
 }
@@ -101,6 +116,18 @@ fn joined(mut waiting: Vec<Vec<Input>>, apart: bool) -> Result<Subject, OpenErro
     {
         return Ok(Subject::Nodes(run, name));
     }
+    let is_record = |(_, source): &Input| matches!(source, Ok(Source::Run(_) | Source::Nodes(..)));
+    let records = waiting.iter().flatten().filter(|input| is_record(input)).count();
+    if !apart && records >= FLEET && (waiting.len() == 1 || waiting.iter().flatten().all(is_record)) {
+        let record = |(name, source): Input| match source {
+            Ok(Source::Run(partial)) => Some((name, Record::Machine(Box::new(partial.run)))),
+            Ok(Source::Nodes(run, _)) => Some((name, Record::Nodes(run))),
+            _ => None,
+        };
+        let mut found: Vec<(String, Record)> = waiting.into_iter().flatten().filter_map(record).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        return Ok(Subject::Fleet(found));
+    }
     let first = |inputs: &[Input]| inputs.first().map(|(name, _)| name.clone()).unwrap_or_default();
     let join = |inputs: Vec<Input>| {
         let name = first(&inputs);
@@ -115,6 +142,12 @@ fn summary(subject: &Subject) -> Summary<'_> {
         Subject::Nodes(run, _) => {
             Summary { kind: "nodes", machines: vec![&run.name], notices: Vec::new(), incomplete: !run.complete }
         }
+        Subject::Fleet(runs) => Summary {
+            kind: "fleet",
+            machines: runs.iter().map(|(name, _)| name.as_str()).collect(),
+            notices: Vec::new(),
+            incomplete: false,
+        },
         Subject::Machines(all) => Summary {
             kind: "machines",
             machines: all.iter().flat_map(|(_, opened)| opened.machines().map(|m| m.name.as_str())).collect(),

@@ -1,5 +1,6 @@
 // The library behind the page: a worker that is started when it is needed, ended when it takes too long, and started again.
 
+import { unpacked } from "./base85";
 import { document as documentIn, reading, size, type FromWorker, type Input, type Request, type ToWorker } from "./protocol";
 
 /** The worker was ended, because a person wanted it or because there was a panic. */
@@ -10,7 +11,7 @@ export type Progress = (words: string, share: number | null) => void;
 
 /** What was opened. */
 export interface Summary {
-  kind: "machines" | "nodes";
+  kind: "machines" | "nodes" | "fleet";
   machines: string[];
   notices: string[];
   incomplete: boolean;
@@ -37,7 +38,7 @@ const policy = types?.createPolicy("peerlane", {
 });
 
 async function compile(): Promise<WebAssembly.Module> {
-  const packed = Uint8Array.from(atob(held("module")), (c) => c.charCodeAt(0));
+  const packed = unpacked(held("module"));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return WebAssembly.compile(await new Response(stream).arrayBuffer());
 }

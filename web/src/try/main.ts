@@ -111,7 +111,7 @@ async function replace(with_: Input[]): Promise<void> {
     status.begin();
     const summary = await engine.open(inputs, apart.checked && inputs.length > 1, (words, share) => status.progress(words, share));
     if (mine !== turn) return;
-    if (summary.kind === "nodes") await showNodes();
+    if (summary.kind !== "machines") await showPage();
     else await refresh();
     if (mine !== turn) return;
     answered(summary);
@@ -126,8 +126,8 @@ function answered(summary: Summary): void {
   status.told(summary.notices.length > 0 ? "Read, with these notices:" : "", summary.notices);
   input.open = false;
   document.body.classList.add("answered");
-  document.title = `${[...new Set(summary.machines)].slice(0, 3).join(", ")} · peerlane`;
-  change.root.hidden = summary.kind === "nodes";
+  document.title = `${summary.machines.slice(0, 3).join(", ")} · peerlane`;
+  change.root.hidden = summary.kind !== "machines";
   saved.hidden = false;
   scrollTo(0, 0);
 }
@@ -138,7 +138,8 @@ const about = () => h("main", { class: "about" },
   h("ul", {},
     h("li", {}, "Texts: output of nvidia-smi, lspci, dmesg, nvbandwidth, p2pBandwidthLatencyTest, nccl-tests, rocm-smi, ibstat, lstopo and many more, alone or in a log, a ticket or a forum post."),
     h("li", {}, "Folders and archives of such texts (.zip, .tar, .gz, .bz2, .xz, .zst), of one machine or of several."),
-    h("li", {}, "Records of ", h("code", {}, "peerlane measure"), ", and system files (.toml), which describe a machine that does not exist yet.")));
+    h("li", {}, "Records of ", h("code", {}, "peerlane measure"), ", and system files (.toml), which describe a machine that does not exist yet.")),
+  h("details", { class: "plain screen" }, h("summary", {}, "Licences of what is in this page"), h("pre", {}, document.getElementById("licences")?.textContent ?? "")));
 
 function clear(): void {
   refill(reportRoot, about());
@@ -171,12 +172,12 @@ async function refresh(): Promise<void> {
   }
 }
 
-/** A record between nodes has a page of its own, which runs by itself. */
-async function showNodes(): Promise<void> {
+/** A record between nodes, and records of a fleet, have a page of their own, which runs by itself. */
+async function showPage(): Promise<void> {
   status.progress("Judging", null);
   const page = JSON.parse(await engine.ask("page")) as string;
   const url = URL.createObjectURL(new Blob([page], { type: "text/html" }));
-  const frame = h("iframe", { title: "The record between nodes", class: "nodes", sandbox: "allow-scripts allow-downloads", src: url });
+  const frame = h("iframe", { title: "The records' page", class: "page", sandbox: "allow-scripts allow-downloads", src: url });
   frame.addEventListener("load", () => URL.revokeObjectURL(url), { once: true });
   refill(reportRoot, h("main", {}, frame));
   machines = original = [];

@@ -284,13 +284,17 @@ test("a worker that dies leaves the page usable", async () => {
   await context.close();
 });
 
-test("a record between nodes has its page in a frame", async () => {
+test("a record between nodes, and records of a fleet, have their pages in a frame", async () => {
   const opened = await open();
   const { page, context } = opened;
   await drop(page, [["run.json", readFileSync(join(web, "..", "examples", "nodes", "run.json"), "utf8")]]);
-  const frame = page.frameLocator("iframe.nodes");
+  const frame = page.frameLocator("iframe.page");
   await frame.locator("h1").waitFor();
   assert.match((await frame.locator("body").textContent()) ?? "", /node5/);
+  await page.getByRole("button", { name: "New input" }).click();
+  await page.locator("input[webkitdirectory]").setInputFiles(join(web, "..", "examples", "fleet"));
+  await frame.locator("h1", { hasText: "6 machines" }).or(frame.getByText("node4").first()).first().waitFor();
+  assert.equal(await page.locator("#what-if").isVisible(), false);
   quiet(opened);
   await context.close();
 });
@@ -308,7 +312,7 @@ test("hostile inputs are text, and leave the page usable", async () => {
       pwned: (window as unknown as { pwned?: unknown }).pwned ?? null,
       scripts: document.scripts.length,
       styles: document.querySelectorAll("style, link").length,
-      foreign: document.querySelectorAll("img, iframe:not(.nodes), object, embed, base, foreignObject, use, animate").length,
+      foreign: document.querySelectorAll("img, iframe:not(.page), object, embed, base, foreignObject, use, animate").length,
       links: [...document.querySelectorAll("a")].filter((a) => !a.getAttribute("href")?.startsWith("#")).length,
       handlers: [...document.querySelectorAll("*")].filter((e) => e.getAttributeNames().some((n) => n.startsWith("on"))).length,
     }));

@@ -65,7 +65,12 @@ pub(super) fn look(machines: &[Look], again: Again, settings: &Settings) -> Vec<
         }
     };
     let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(jobs.len());
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    if threads > 1 {
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    } else {
+        // a browser's module has no threads
+        work();
+    }
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     of.iter().map(|at| done.get(at).cloned().unwrap_or_default()).collect()
 }
