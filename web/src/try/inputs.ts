@@ -6,10 +6,10 @@ import type { Input } from "./protocol";
 const MOST_BYTES = 64 << 20;
 const MOST_FILES = 4096;
 
-/** A pasted text. A system file is known by its name's ending, so it gets one. */
-export function pasted(text: string): Input {
+/** A pasted text, the first or another. A system file is known by its name's ending, so it gets one. */
+export function pasted(text: string, which = 1): Input {
   const isDesign = /^\s*\[nodes\]/m.test(text);
-  return { kind: "file", name: isDesign ? "pasted.toml" : "pasted", bytes: new TextEncoder().encode(text) };
+  return { kind: "file", name: `pasted${which > 1 ? `-${which}` : ""}${isDesign ? ".toml" : ""}`, bytes: new TextEncoder().encode(text) };
 }
 
 /** Files that were chosen; those of a folder have paths. */

@@ -23,6 +23,8 @@ const status = new Status(() => engine.cancel());
 const reportRoot = document.getElementById("report") as HTMLElement;
 
 let inputs: Input[] = [];
+/** The number of the text in the field: one that is checked again takes its own place. */
+let which = 1;
 let machines: MachineReport[] = [];
 /** The machines before any change, which completions are about. */
 let original: MachineReport[] = [];
@@ -40,12 +42,19 @@ const catalogue = h("select", { id: "catalogue" }, h("option", { value: "" }, "a
 const given = h("ul", { class: "given", "aria-label": "Inputs" });
 const apart = h("input", { type: "checkbox", id: "apart" });
 const apartLabel = h("label", { class: "apart" }, apart, " each is a design of its own: show them side by side");
+const another = button("Paste another", () => {
+  which += 1;
+  field.value = "";
+  another.hidden = true;
+  field.focus();
+}, { title: "Keeps this text, and takes one more" });
 const input = h("details", { class: "screen input", open: true },
   h("summary", {}, "Input"),
   h("label", { for: "pasted" }, "Paste what tools printed, or drop files and folders anywhere, of one machine or of several"),
   field,
   h("p", { class: "actions" },
     button("Check", () => void check(), { class: "primary", title: "Ctrl+Enter" }),
+    another,
     button("Add files", () => files.click()),
     button("Add a folder", () => folder.click()),
     h("label", {}, "Add ", catalogue),
@@ -66,11 +75,15 @@ function listInputs(): void {
   refill(given, ...inputs.map((one) => h("li", {}, one.name, h("span", { class: "hint" }, ` ${words(one)} `),
     button("Remove", () => void replace(inputs.filter((other) => other !== one)), { "aria-label": `Remove ${one.name}` }))));
   apartLabel.hidden = inputs.length < 2;
+  another.hidden = !field.value.trim() || !inputs.some(({ name }) => name.startsWith("pasted"));
 }
 
 /** Checks what is in the field, with what was given before. */
 async function check(): Promise<void> {
-  await replace(field.value.trim() ? added(inputs, [pasted(field.value)]) : inputs);
+  const text = field.value.trim() ? [pasted(field.value, which)] : [];
+  // what was a text may have become a design, and the other way round
+  const others = inputs.filter(({ name }) => name.replace(/\.toml$/, "") !== pasted("", which).name);
+  await replace(text.length > 0 ? added(others, text) : inputs);
 }
 
 async function more(found: Promise<Input[]>): Promise<void> {
@@ -83,12 +96,14 @@ async function more(found: Promise<Input[]>): Promise<void> {
 
 async function only(of: Input[]): Promise<void> {
   field.value = "";
+  which = 1;
   await replace(of);
 }
 
 function renew(): void {
   input.open = true;
   field.value = "";
+  which = 1;
   void replace([]);
   field.focus();
 }

@@ -104,6 +104,27 @@ test("a folder, a design that is pasted, and several hosts at once", async () =>
   await context.close();
 });
 
+test("a buyer pastes two designs", async () => {
+  const opened = await open();
+  const { page, context } = opened;
+  const systems = join(web, "..", "systems");
+  await page.locator("#pasted").fill(readFileSync(join(systems, "exxact-txr550.toml"), "utf8"));
+  await page.getByRole("button", { name: "Check" }).click();
+  await heading(page).waitFor();
+  await page.locator("details.input > summary").click();
+  await page.getByRole("button", { name: "Paste another" }).click();
+  await page.locator("#pasted").fill(readFileSync(join(systems, "exxact-txr430.toml"), "utf8"));
+  await page.locator("#pasted").press("Control+Enter");
+  await page.locator("#report header select").waitFor();
+  await page.locator("details.input > summary").click();
+  await page.locator("#apart").check();
+  await page.locator(".together .first").waitFor();
+  assert.equal((await heading(page).textContent())?.startsWith("exxact-txr550, exxact-txr430"), true);
+  assert.deepEqual(await page.locator(".given li").evaluateAll((all) => all.map((one) => one.firstChild?.textContent)), ["pasted.toml", "pasted-2.toml"]);
+  quiet(opened);
+  await context.close();
+});
+
 test("two designs side by side", async () => {
   const opened = await open();
   const { page, context } = opened;

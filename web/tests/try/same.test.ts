@@ -47,6 +47,8 @@ async function alike(target: string, input: Input, ops: string[]): Promise<void>
     const theirs = await written(op, target);
     const ours: string = isOpen ? answered(module, op) : "";
     assert.equal(difference(ours, theirs), null, `${op} ${target}`);
+    // a fleet is only checked
+    if (theirs.includes('"schema": "peerlane/fleet/')) return;
   }
 }
 
