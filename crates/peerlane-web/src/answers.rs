@@ -72,6 +72,15 @@ pub(crate) fn page(subject: &Subject, edits: &[Edit]) -> Answer {
     compact(&page?)
 }
 
+/// A text, as `map --format system` writes it.
+pub(crate) fn system(all: &All, edits: &[Edit]) -> Answer {
+    let opened = together(all, edits)?;
+    match opened.cases.as_slice() {
+        [case] => compact(&catalogue::write_system(&case.machine).map_err(|e| e.to_string())?),
+        _ => Err("a system file describes one machine".to_owned()),
+    }
+}
+
 /// Records of many machines, compared with each other and with what they should be.
 fn judged_fleet(records: &[(String, Record)]) -> Fleet {
     let dictionary = Dictionary::default();

@@ -41,6 +41,8 @@ pub(crate) enum Request {
     Report(Changes),
     /// The page itself.
     Page(Changes),
+    /// One machine as a system file, with the edits made.
+    System(Changes),
     /// The catalogue.
     Systems {},
     /// Names and titles of parts.
@@ -127,6 +129,7 @@ fn act(session: &mut Session, request: Request, body: &[u8]) -> Result<String, R
         Request::Compare(Changes { edits }) => answers::compare(session.machines()?, &parsed(&edits)?),
         Request::Report(Changes { edits }) => answers::report(session.machines()?, &parsed(&edits)?),
         Request::Page(Changes { edits }) => answers::page(session.subject()?, &parsed(&edits)?),
+        Request::System(Changes { edits }) => answers::system(session.machines()?, &parsed(&edits)?),
         Request::Systems {} => answers::systems(),
         Request::Parts {} => answers::parts(),
     }

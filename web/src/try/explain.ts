@@ -31,8 +31,8 @@ export function explainer(state: State, at: number, ask: Ask, change: (edits: st
       refill(answer, ...view(explained, change));
       const path = pathBetween(state, a, b);
       state.choose(path === null ? null : { kind: "way", path });
-      // below a drawing that fills a small window
-      answer.scrollIntoView({ block: "nearest" });
+      // its first line, below a drawing that fills a small window; the drawing stays in sight
+      answer.firstElementChild?.scrollIntoView({ block: "nearest" });
     } catch (error) {
       if (mine === latest) refill(answer, h("p", { class: "refused" }, error instanceof Error ? error.message : String(error)));
     }

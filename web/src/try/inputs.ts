@@ -76,19 +76,29 @@ export function added(inputs: Input[], more: Input[]): Input[] {
   return [...inputs.filter((input) => !names.has(input.name)), ...more];
 }
 
-/** A place in an input. */
+/** Lines of an input, from first to last; of a text of several hosts those that begin with the label of one. */
 export interface Place {
   name: string;
-  first: number;
-  last: number;
+  label: string | null;
+  ranges: [number, number][];
 }
 
-/** The place that a source names: `topo.txt:12-17 (nvidia-smi topo -m)`. */
+/** A line with its number. */
+export interface Line {
+  number: number;
+  text: string;
+}
+
+/** The place that a source names: `topo.txt:12-17 (nvidia-smi topo -m)`, `all.log [node1]:3,7-9 (dmesg)`. */
 export function place(source: string): Place | null {
-  const found = /^(.*):(\d+)(?:-(\d+))? \([^()]*(?:\([^()]*\))?[^()]*\)$/s.exec(source);
+  const found = /^(.*?)(?: \[([^[\]]+)\])?:(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*) \([^()]*(?:\([^()]*\))?[^()]*\)$/s.exec(source);
   if (!found) return null;
-  const [, name = "", first = "", last = first] = found;
-  return { name, first: Number(first), last: Number(last) };
+  const [, name = "", label = null, all = ""] = found;
+  const ranges = all.split(",").map((range): [number, number] => {
+    const [first = 0, last = first] = range.split("-").map(Number);
+    return [first, last];
+  });
+  return { name, label, ranges };
 }
 
 /** The lines of inputs, decoded once. */
@@ -97,9 +107,13 @@ export class Lines {
 
   constructor(private readonly inputs: Input[]) {}
 
-  /** The lines at a place, numbered from its first; none where the page does not hold them, as in an archive. */
-  at({ name, first, last }: Place): string[] {
-    return this.#of(name).slice(first - 1, last);
+  /** The lines at a place; none where the page does not hold them, as in an archive. */
+  at({ name, label, ranges }: Place): Line[] {
+    const whole = label === null ? [] : this.#of(`${name} [${label}]`);
+    const all = whole.length > 0 ? whole : this.#of(name);
+    const lines = ranges.flatMap(([first, last]) => all.slice(first - 1, last).map((text, i) => ({ number: first + i, text })));
+    // the lines of other hosts may stand between
+    return label === null || whole.length > 0 ? lines : lines.filter(({ text }) => text.includes(label));
   }
 
   #of(name: string): string[] {

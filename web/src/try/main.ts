@@ -192,7 +192,7 @@ async function showPage(): Promise<void> {
   status.progress("Judging", null);
   const page = JSON.parse(await engine.ask("page")) as string;
   const url = URL.createObjectURL(new Blob([page], { type: "text/html" }));
-  const frame = h("iframe", { title: "The records' page", class: "page", sandbox: "allow-scripts allow-downloads", src: url });
+  const frame = h("iframe", { title: "The records' page", class: "page", sandbox: "allow-scripts allow-downloads", allow: "clipboard-write", src: url });
   frame.addEventListener("load", () => URL.revokeObjectURL(url), { once: true });
   refill(reportRoot, h("main", {}, frame));
   machines = original = [];

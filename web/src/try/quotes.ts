@@ -24,16 +24,16 @@ export function quoted(finding: FindingView, lines: Lines, isFirst: boolean): Ch
     const at = place(source);
     const all = at ? lines.at(at) : [];
     if (!at || all.length === 0) return [];
-    const hit = all.length > MOST_LINES && about ? all.findIndex((line) => about.test(line)) : 0;
+    const hit = all.length > MOST_LINES && about ? all.findIndex(({ text }) => about.test(text)) : 0;
     const from = Math.max(0, Math.min(hit, all.length - MOST_LINES));
     const shown = all.slice(from, from + MOST_LINES);
     // numbers are of the list, so that they are not copied
-    const rows = shown.map((text) => h("li", { class: about?.test(text) ? "about" : null }, h("code", {}, text || " ")));
+    const rows = shown.map(({ number, text }) => h("li", { value: number, class: about?.test(text) ? "about" : null }, h("code", {}, text || " ")));
     const more = all.length - shown.length;
     return [h("figure", { class: "quote" },
       h("figcaption", {}, source),
-      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Lines of ${at.name}` }, h("ol", { start: at.first + from }, ...rows)),
-      more > 0 && h("p", { class: "hint" }, `and ${more} other lines`))];
+      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `Lines of ${at.name}` }, h("ol", {}, ...rows)),
+      more > 0 && h("p", { class: "hint" }, `and ${more} other ${more === 1 ? "line" : "lines"}`))];
   });
   if (quotes.length === 0) return null;
   const left = quotes.length - MOST_PLACES;
