@@ -3,13 +3,14 @@
 import type { MachineReport, ReportDocument } from "../document";
 import { button, h, refill } from "../dom";
 import { listen, show } from "../report";
-import { download } from "../share";
+import { copy, download } from "../share";
 import { Engine, Ended, type Summary } from "./engine";
 import { History, whatIf, type Part } from "./edits";
 import { EXAMPLES } from "./examples";
 import { explainer } from "./explain";
 import type { ExplanationDocument as Explanation } from "./explanation";
 import { added, chosen, dropped, Lines, pasted } from "./inputs";
+import { areDesigns, linked, linkTo } from "./link";
 import { size, type Input } from "./protocol";
 import { quoted } from "./quotes";
 import { Status } from "./status";
@@ -63,8 +64,12 @@ const input = h("details", { class: "screen input", open: true },
   h("p", { class: "actions", role: "group", "aria-label": "Examples" }, "Examples: ", ...EXAMPLES.map(([label, example]) => button(label, () => void only([example])))),
 );
 const change = whatIf(history, () => original, partsOf, refresh);
+const asSystem = button("Save as a system file", () => void save("system"));
+const asLink = button("Link to the design", () => void share());
+const link = h("input", { id: "link", readonly: true, size: 48 });
+const linkLabel = h("label", { class: "link" }, "Link ", link);
 const saved = h("p", { class: "actions screen save" },
-  button("Save as a page", () => void save("page")), button("Save as JSON", () => void save("check")), button("New input", () => renew()));
+  button("Save as a page", () => void save("page")), button("Save as JSON", () => void save("check")), asSystem, asLink, button("New input", () => renew()), linkLabel);
 
 function listInputs(): void {
   const words = (input: Input) => {
@@ -116,6 +121,7 @@ async function replace(with_: Input[]): Promise<void> {
   engine.cancel();
   inputs = with_;
   history.clear();
+  linkLabel.hidden = true;
   listInputs();
   if (inputs.length === 0) {
     clear();
@@ -144,6 +150,8 @@ function answered(summary: Summary): void {
   document.title = `${summary.machines.slice(0, 3).join(", ")} · peerlane`;
   change.root.hidden = summary.kind !== "machines";
   saved.hidden = false;
+  asSystem.hidden = summary.machines.length !== 1 || summary.kind !== "machines";
+  asLink.hidden = !areDesigns(inputs);
   scrollTo(0, 0);
 }
 
@@ -182,6 +190,8 @@ async function refresh(): Promise<void> {
       below: (finding) => quoted(finding, lines, first.has(finding)),
     });
     change.refresh();
+    // it was of the design before
+    linkLabel.hidden = true;
   } finally {
     status.end();
   }
@@ -211,12 +221,35 @@ function partsOf(): Promise<Part[]> {
   return (parts ??= engine.known("parts").then((text) => JSON.parse(text) as Part[]));
 }
 
-async function save(what: "page" | "check"): Promise<void> {
+/** A link is made, shown and copied; nobody gets it but who is given it. */
+async function share(): Promise<void> {
+  link.value = await linkTo({ inputs, apart: apart.checked, edits: history.edits });
+  linkLabel.hidden = false;
+  link.select();
+  await copy(link.value);
+}
+
+/** Opens what the address holds. */
+async function follow(): Promise<void> {
+  try {
+    const found = await linked(location.hash);
+    if (!found) return;
+    apart.checked = found.apart;
+    await only(found.inputs);
+    if (found.edits.length > 0) await change.add(found.edits);
+  } catch (error) {
+    status.failed(error);
+  }
+}
+
+const ENDING = { page: ["html", "text/html"], check: ["json", "application/json"], system: ["toml", "application/toml"] } as const;
+
+async function save(what: keyof typeof ENDING): Promise<void> {
   try {
     const text = await engine.ask(what, { edits: history.edits });
     const name = (machines[0]?.name ?? inputs[0]?.name ?? "report").replace(/[^\w.-]+/g, "-");
-    if (what === "page") download(`${name}.html`, new Blob([JSON.parse(text) as string], { type: "text/html" }));
-    else download(`${name}.json`, new Blob([`${text}\n`], { type: "application/json" }));
+    const [ending, type] = ENDING[what];
+    download(`${name}.${ending}`, new Blob([what === "check" ? `${text}\n` : (JSON.parse(text) as string)], { type }));
   } catch (error) {
     status.failed(error);
   }
@@ -251,6 +284,7 @@ function start(): void {
     if (catalogue.value) void more(Promise.resolve([{ kind: "catalogue", name: catalogue.value }]));
     catalogue.value = "";
   });
+  addEventListener("hashchange", () => void follow());
   addEventListener("dragover", (event) => {
     event.preventDefault();
     root.classList.add("over");
@@ -283,3 +317,4 @@ async function fillCatalogue(): Promise<void> {
 }
 
 start();
+void follow();

@@ -212,6 +212,64 @@ test("what is saved is what the program writes", async () => {
   await context.close();
 });
 
+test("a design and its changes are a link, and a system file that the program reads", async () => {
+  const opened = await open();
+  const { page, context } = opened;
+  await drop(page, [["box.toml", readFileSync(join(web, "..", "systems", "exxact-devbox.toml"), "utf8")]]);
+  await heading(page).waitFor();
+  await change(page, "GPU2.link=x8");
+  await page.locator(".together").waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save as a system file" }).click()]);
+  const to = join(folder, "changed.toml");
+  await download.saveAs(to);
+  const written = peerlane("map", join(web, "..", "systems", "exxact-devbox.toml"), "--what-if", "GPU2.link=x8", "--format", "system");
+  assert.equal(difference(readFileSync(to, "utf8"), written), null);
+  assert.match(peerlane("explain", to, "GPU0", "GPU2"), /bound by {3}GPU2–plx1, PCIe 3\.0 x8/);
+  await page.getByRole("button", { name: "Link to the design" }).click();
+  await page.getByLabel("Link", { exact: true }).waitFor();
+  const link = await page.getByLabel("Link", { exact: true }).inputValue();
+  assert.ok(link.startsWith("file:") && link.includes("#design="));
+  quiet(opened);
+  await context.close();
+  const again = await open();
+  await again.page.goto(link);
+  await again.page.reload();
+  await again.page.locator(".together").waitFor();
+  assert.deepEqual(await again.page.locator(".edits code").allTextContents(), ["GPU2.link=x8"]);
+  // in a page that is open, and one that was cut off
+  await again.page.evaluate((hash) => (location.hash = hash), link.slice(link.indexOf("#"), -9));
+  await again.page.getByText("The link holds no design that can be read").waitFor();
+  // a text is no design
+  await again.page.getByRole("button", { name: "New input" }).click();
+  await again.page.locator("#pasted").fill(readFileSync(join(slowNode, "topo.txt"), "utf8"));
+  await again.page.getByRole("button", { name: "Check" }).click();
+  await heading(again.page).waitFor();
+  assert.equal(await again.page.getByRole("button", { name: "Link to the design" }).isVisible(), false);
+  assert.deepEqual(again.complaints, []);
+  await again.context.close();
+});
+
+test("lines are quoted in several places, and of one host among others", async () => {
+  const opened = await open();
+  const { page, context } = opened;
+  await drop(page, [["rig.toml", readFileSync(join(web, "..", "systems", "7gforce.toml"), "utf8")]]);
+  await heading(page).waitFor();
+  const numbers = page.locator("#finding-0 .quote").first().locator("li");
+  const shown = await numbers.evaluateAll((all) => all.map((one) => [(one as HTMLLIElement).value, one.textContent] as const));
+  const lines = readFileSync(join(web, "..", "systems", "7gforce.toml"), "utf8").split("\n");
+  assert.ok(shown.length > 6);
+  for (const [number, text] of shown) assert.equal(text?.trim(), lines[number - 1]?.trim());
+  await page.getByRole("button", { name: "New input" }).click();
+  const topo = readFileSync(join(slowNode, "topo.txt"), "utf8").split("\n");
+  await page.locator("#pasted").fill(["node1", "node2"].flatMap((host) => topo.map((line) => `${host}: ${line}`)).join("\n"));
+  await page.locator("#pasted").press("Control+Enter");
+  await page.locator("#report header select").selectOption({ label: "node2: fault" });
+  const host = await page.locator("#finding-0 .quote li").allTextContents();
+  assert.ok(host.length > 8 && host.every((line) => line.startsWith("node2: ")), host.join("\n"));
+  quiet(opened);
+  await context.close();
+});
+
 test("by keyboard alone: example, explanation, change, undo", async () => {
   const opened = await open();
   const { page, context } = opened;
@@ -341,16 +399,23 @@ test("hostile inputs are text, and leave the page usable", async () => {
     if (await page.locator("details.input").getAttribute("open") === null) await page.getByRole("button", { name: "New input" }).click();
     else if ((await page.locator(".given li").count()) > 0) await page.locator(".given button").first().click();
   }
-  // names of files and pasted text, too
+  // names of files, pasted text and links, too
+  await drop(page, [["hostile.toml", readFileSync(join(fixtures, "hostile.toml"), "utf8")]]);
+  await heading(page).waitFor();
+  await page.getByRole("button", { name: "Link to the design" }).click();
+  await page.getByLabel("Link", { exact: true }).waitFor();
+  const link = await page.getByLabel("Link", { exact: true }).inputValue();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await heading(page).waitFor();
+  assert.equal(await page.evaluate(() => (window as unknown as { pwned?: unknown }).pwned ?? null), null);
   const evil = `"><img src=x onerror=window.pwned=1>`;
   await drop(page, [[`${evil}.txt`, `${evil}\n${readFileSync(join(slowNode, "topo.txt"), "utf8")}`]]);
   await heading(page).waitFor();
   await change(page, evil);
   assert.equal(await page.evaluate(() => (window as unknown as { pwned?: unknown }).pwned ?? null), null);
-  await example(page, "A slow node of eight H200").catch(async () => {
-    await page.getByRole("button", { name: "New input" }).click();
-    await example(page, "A slow node of eight H200");
-  });
+  await page.getByRole("button", { name: "New input" }).click();
+  await example(page, "A slow node of eight H200");
   quiet(opened);
   await context.close();
 });
