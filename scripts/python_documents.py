@@ -27,7 +27,7 @@ HEAD = '''\
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from peerlane._base import CheckMethods, Document, MatrixMethods, Part, PredictionMethods, many
 
@@ -78,10 +78,10 @@ class Writer:
             values = [(choice["const"], choice.get("description", "")) for choice in body["oneOf"]]
             said = [f"#: {value}: {' '.join(text.split())}" for value, text in values]
             kind = "Literal[" + ", ".join(json.dumps(value) for value, _ in values) + "]"
-            self.text.append(f"{name} = {kind}\n" + words(body.get("description", name)))
+            self.text.append(f"{name}: TypeAlias = {kind}\n" + words(body.get("description", name)))
             self.text[-1] = "\n".join([*map(shortened, said), self.text[-1]])
             return
-        self.text.append(f"{name} = {self.type(body)[0]}\n" + words(body.get("description", name)))
+        self.text.append(f"{name}: TypeAlias = {self.type(body)[0]}\n" + words(body.get("description", name)))
 
     def type(self, body):
         """A type's name, and what makes it of JSON: None where JSON's is the same."""

@@ -237,9 +237,8 @@ class PredictionMethods(_Compared):
         for matrix in self.matrices[:1]:
             which = ", ".join(str(word) for word in (matrix.machine, matrix.quantity, matrix.op, matrix.engine) if word)
             cols = matrix.cols[:_MOST]
-            cell = lambda value: "" if value is None else f"{value:.1f}"  # noqa: E731
             lines = zip(matrix.rows[:_MOST], matrix.values)
-            rows = [(name, *map(cell, values[:_MOST])) for name, values in lines]
+            rows = [(name, *("" if v is None else f"{v:.1f}" for v in line[:_MOST])) for name, line in lines]
             more = "" if len(matrix.rows) <= _MOST and len(matrix.cols) <= _MOST else "<p>The first of more.</p>"
             title = f"<p>{escape(which)} ({escape(matrix.unit)}), 1 of {len(self.matrices)}</p>"
             return f"<div>{title}{html_table(('', *cols), rows)}{more}</div>"
@@ -252,5 +251,8 @@ _MOST = 16
 
 def html_table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     """A table whose every cell is escaped."""
-    line = lambda cells, tag: "<tr>" + "".join(f"<{tag}>{escape(str(c))}</{tag}>" for c in cells) + "</tr>"  # noqa: E731
+
+    def line(cells: tuple[Any, ...], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
     return f"<table><thead>{line(head, 'th')}</thead><tbody>{''.join(line(row, 'td') for row in rows)}</tbody></table>"

@@ -80,8 +80,14 @@ class Node:
         return Node(self._native.only(machine), self._name)
 
     def what_if(self, *edits: str) -> Node:
-        """The machines with edits applied, as of the program's `--what-if`. What was measured is not carried over."""
+        """The machines, or the nodes of clusters, with edits as of the program's `--what-if`. Measured values are left out."""
         return Node(self._native.what_if(list(edits)), self._name)
+
+    def cluster(
+        self, nodes: int, network: str, *, gbit_per_s: float | None = None, hop_latency_us: float = 0.2
+    ) -> Node:
+        """A cluster of so many nodes like this machine, by the words of the program's `--network`: `rail`, `fat-tree:2:2`."""
+        return Node(self._native.cluster(nodes, network, gbit_per_s, hop_latency_us), self._name)
 
     def check(self, rules: Path | None = None) -> Check:
         """What is wrong with the machines. `rules` is a file with a site's thresholds and waivers; none is read without."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from peerlane._base import CheckMethods, Document, MatrixMethods, Part, PredictionMethods, many
 
@@ -43,7 +43,7 @@ Coverage._MADE = {"lines": many(Doubtful._of)}
 #: possible: One of several explanations of what was measured.
 #: likely: What was measured has this cause as far as is known.
 #: certain: A source states it, or it follows from what one states.
-Certainty = Literal["possible", "likely", "certain"]
+Certainty: TypeAlias = Literal["possible", "likely", "certain"]
 """How certain a finding is."""
 
 
@@ -54,7 +54,7 @@ Certainty = Literal["possible", "likely", "certain"]
 #: ns: Nanoseconds.
 #: ps: Picoseconds.
 #: GTEPS: 10⁹ traversed edges a second.
-Unit = Literal["GB/s", "MiB/s", "Gb/s", "us", "ns", "ps", "GTEPS"]
+Unit: TypeAlias = Literal["GB/s", "MiB/s", "Gb/s", "us", "ns", "ps", "GTEPS"]
 """The unit a matrix is given in."""
 
 
@@ -73,14 +73,14 @@ class Cost(Part):
 #: fault: The machine is not what its design promises.
 #: design: The design is the limit, as built.
 #: measurement: The numbers are suspect.
-FindingKind = Literal["fault", "design", "measurement"]
+FindingKind: TypeAlias = Literal["fault", "design", "measurement"]
 """What kind of difference a finding is."""
 
 
 #: info: A note: no part of the verdict.
 #: warning: A limit, or what nothing known explains.
 #: error: A fault.
-Severity = Literal["info", "warning", "error"]
+Severity: TypeAlias = Literal["info", "warning", "error"]
 """How much a finding matters: what it contributes to the verdict."""
 
 
@@ -125,7 +125,7 @@ MachineFinding._MADE = {"cost": Cost._of, "evidence": tuple, "nodes": tuple, "su
 
 #: numbers: Its numbers are those of the system.
 #: design: Its GPUs and their paths are those of the system.
-RecognizedBy = Literal["numbers", "design"]
+RecognizedBy: TypeAlias = Literal["numbers", "design"]
 """By what a machine was recognized."""
 
 
@@ -189,7 +189,7 @@ ComparedCell._MADE = {"link": tuple, "measured": many(ComparedMeasurement._of)}
 #: unidirectional: One way: row to column, unless the operation is a read of the column by the row.
 #: bidirectional: Both ways at once; a bandwidth is the sum of both, as the CUDA sample counts it.
 #: bidirectional-share: Both ways at once, but the number is one way's share (nvbandwidth's bidirectional tests).
-Direction = Literal["unidirectional", "bidirectional", "bidirectional-share"]
+Direction: TypeAlias = Literal["unidirectional", "bidirectional", "bidirectional-share"]
 """The direction of the data."""
 
 
@@ -197,13 +197,13 @@ Direction = Literal["unidirectional", "bidirectional", "bidirectional-share"]
 #: sm: A kernel on a GPU's multiprocessors.
 #: nic: A NIC's DMA engine.
 #: device: The DMA engine of a drive or a capture card.
-Engine = Literal["ce", "sm", "nic", "device"]
+Engine: TypeAlias = Literal["ce", "sm", "nic", "device"]
 """What drives the transfer."""
 
 
 #: write: The source pushes.
 #: read: The destination pulls.
-Operation = Literal["write", "read"]
+Operation: TypeAlias = Literal["write", "read"]
 """Whether the initiator writes to or reads from the far end."""
 
 
@@ -216,11 +216,11 @@ Operation = Literal["write", "read"]
 #: update-time: Time that the update of one place of a lattice takes.
 #: exchange-time: Time that an exchange of all faces between the parts of a grid takes.
 #: edge-rate: Edges of a graph that searches traverse per time, as Graph500 counts them.
-Quantity = Literal["bandwidth", "latency", "enqueue-latency", "load-latency", "signal-latency", "bus-bandwidth", "update-time", "exchange-time", "edge-rate"]
+Quantity: TypeAlias = Literal["bandwidth", "latency", "enqueue-latency", "load-latency", "signal-latency", "bus-bandwidth", "update-time", "exchange-time", "edge-rate"]
 """What is measured."""
 
 
-Bytes = int
+Bytes: TypeAlias = int
 """A number of bytes."""
 
 
@@ -333,7 +333,7 @@ class Threshold(Part):
 #: not-judged: Nothing was judged that could show a fault, or something that was planned is missing.
 #: unexplained: A line speaks of trouble, or a value is worse than its interval, and nothing known explains it.
 #: fault: Something does not work, or is below its interval with a named place.
-Verdict = Literal["healthy", "limited", "not-judged", "unexplained", "fault"]
+Verdict: TypeAlias = Literal["healthy", "limited", "not-judged", "unexplained", "fault"]
 """What is known of a machine, of nodes or of a network as a whole; a later one decides before an earlier one."""
 
 
@@ -430,7 +430,7 @@ Check._MADE = {"coverage": many(Coverage._of), "findings": many(MachineFinding._
 #: all-to-all: Everyone sends everyone a part.
 #: broadcast: One sends to all.
 #: send-receive: Everyone sends to the next and receives from the one before.
-Collective = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-receive"]
+Collective: TypeAlias = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-receive"]
 """One of NCCL's operations."""
 
 
@@ -465,7 +465,7 @@ class ExpectedCollective(Part):
 ExpectedCollective._MADE = {"points": many(ExpectedPoint._of)}
 
 
-PathClass = str
+PathClass: TypeAlias = str
 """The class of a path between two devices, nearest first, as NVIDIA defines them.
 
 Printed as `nvidia-smi topo -m` prints it today; the older `SOC` reads as `PathClass::Sys`.
@@ -540,7 +540,7 @@ class ExpectedMatrix(MatrixMethods):
 ExpectedMatrix._MADE = {"bottlenecks": many(tuple), "cols": tuple, "high": many(tuple), "low": many(tuple), "rows": tuple, "values": many(tuple)}
 
 
-Seconds = float
+Seconds: TypeAlias = float
 """A time in seconds."""
 
 
@@ -575,7 +575,7 @@ RdmaPoint._MADE = {"time": Span._of}
 #: bar1: PCIe reads and writes of the window that the GPU opens on its memory (GPUDirect RDMA).
 #: staged: The GPU copies to or from host memory, and the NIC reads or writes there.
 #: host: No GPU: the data is in host memory.
-Method = Literal["nvp2p", "bar1", "staged", "host"]
+Method: TypeAlias = Literal["nvp2p", "bar1", "staged", "host"]
 """How a NIC accesses memory."""
 
 
@@ -751,7 +751,7 @@ class ExpectedRate(Part):
 
 #: direct: The device reads or writes GPU memory: GPUDirect Storage, GPUDirect RDMA.
 #: host-buffer: A buffer in host memory, which the device fills and the GPU copies, or the other way round.
-DevicePath = Literal["direct", "host-buffer"]
+DevicePath: TypeAlias = Literal["direct", "host-buffer"]
 """How data gets from one to the other."""
 
 
@@ -785,7 +785,7 @@ class DevicePathRate(Part):
 #: switch: A PCIe switch.
 #: nvswitch: An NVSwitch, or all of them where they cannot be distinguished.
 #: cpu: A CPU package.
-NodeKind = Literal["gpu", "nic", "card", "nvme", "fpga", "host", "root-complex", "switch", "nvswitch", "cpu"]
+NodeKind: TypeAlias = Literal["gpu", "nic", "card", "nvme", "fpga", "host", "root-complex", "switch", "nvswitch", "cpu"]
 """What a node is."""
 
 
@@ -813,7 +813,7 @@ DeviceDescription._MADE = {"from_gpu": many(DevicePathRate._of), "remarks": tupl
 #: stores: The kernel that computes it also stores it in the neighbour's memory.
 #: copies: By a copy engine, into the neighbour's memory.
 #: staged: By a copy engine into pinned host memory, and by the neighbour's from there.
-Exchange = Literal["stores", "copies", "staged"]
+Exchange: TypeAlias = Literal["stores", "copies", "staged"]
 """How what is at the boundary of a GPU's part gets to its neighbours."""
 
 
@@ -1028,7 +1028,7 @@ RdmaMeasured._MADE = {"points": many(RdmaMeasuredPoint._of)}
 #: v1: One request at a time: the next is sent when the data of the last has come.
 #: v2: Prefetch: requests for a whole window at once, and the next window when that has come.
 #: v3: New flow control: a request goes out whenever the window has room.
-ReadEngine = Literal["v1", "v2", "v3"]
+ReadEngine: TypeAlias = Literal["v1", "v2", "v3"]
 """The revision of a card's engine that reads GPU memory (APEnet+'s `GPU_P2P_TX`)."""
 
 
@@ -1052,7 +1052,7 @@ EngineRevision._MADE = {"curve": many(RdmaPoint._of)}
 #: original: The network processor's first program. No number of it is published: slower than the optimised one.
 #: optimised: The network processor's optimised program.
 #: hardware: Logic of its own: no limit but PCIe's and the line's is known.
-ReceiveEngine = Literal["original", "optimised", "hardware"]
+ReceiveEngine: TypeAlias = Literal["original", "optimised", "hardware"]
 """What takes in data that arrives from the network."""
 
 
@@ -1147,7 +1147,7 @@ RdmaDescription._MADE = {"between_like_nodes": many(LikeNodes._of), "from_networ
 #: faults: A kernel touches pages that are in host memory, and the driver moves them.
 #: direct: A kernel reads host memory, and nothing moves: advice, or a coherent link.
 #: prefetch-evicting: Prefetch of the next part while as much is evicted.
-UnifiedMethod = Literal["prefetch", "prefetch-back", "faults", "direct", "prefetch-evicting"]
+UnifiedMethod: TypeAlias = Literal["prefetch", "prefetch-back", "faults", "direct", "prefetch-evicting"]
 """A way to reach data in host memory."""
 
 
@@ -1929,7 +1929,7 @@ Compared._MADE = {"jobs": many(tuple)}
 #: halo: Each exchanges with the one before and the one after it, both ways; the ends have one neighbour.
 #: host-feed: Each reads from the host memory nearest to it.
 #: pairs: The first with the second, the third with the fourth and so on, both ways. Of an odd number the last is idle.
-Workload = Literal["all-reduce", "ring", "all-to-all", "halo", "host-feed", "pairs"]
+Workload: TypeAlias = Literal["all-reduce", "ring", "all-to-all", "halo", "host-feed", "pairs"]
 """What the GPUs of a job do at once. A job of one GPU has nobody to exchange with: it is fed by its host, whatever its
 workload.
 """
@@ -1982,7 +1982,7 @@ class Rate(Part):
 #: both: Each GPU with host memory, both ways at once; a rate is the sum.
 #: gpu-to-gpu: From each GPU to the one half way round, so that each sends and receives once; through host memory where
 #: there is no direct way.
-FlowKind = Literal["host-to-device", "device-to-host", "both", "gpu-to-gpu"]
+FlowKind: TypeAlias = Literal["host-to-device", "device-to-host", "both", "gpu-to-gpu"]
 """Which way flows go; what is shared one way need not be shared another."""
 
 
@@ -2179,7 +2179,7 @@ Inference._ROWS = ('groups',)
 #: collective-large: Bus bandwidth of a collective from 256 MiB on.
 #: collective-small: Bus bandwidth of a collective of smaller size.
 #: half-size: Size at which half of a sweep's greatest rate is reached.
-Class = Literal["host-one-way", "host-both-ways", "host-by-kernels", "other-socket", "p2p-pcie", "p2p-sockets", "nvlink-copy", "nvlink-kernels", "xgmi", "c2c", "staged-one-way", "staged-both-ways", "rdma-gpu", "rdma-host", "local", "latency", "concurrent", "collective-large", "collective-small", "half-size"]
+Class: TypeAlias = Literal["host-one-way", "host-both-ways", "host-by-kernels", "other-socket", "p2p-pcie", "p2p-sockets", "nvlink-copy", "nvlink-kernels", "xgmi", "c2c", "staged-one-way", "staged-both-ways", "rdma-gpu", "rdma-host", "local", "latency", "concurrent", "collective-large", "collective-small", "half-size"]
 """What a figure is of."""
 
 
@@ -2229,7 +2229,7 @@ class FarCell(Part):
 
 #: derived: It follows from equations, vendors' documents and other systems' numbers.
 #: fitted: A constant was fitted to this very system.
-Kind = Literal["derived", "fitted"]
+Kind: TypeAlias = Literal["derived", "fitted"]
 """Whether a prediction knew the number it predicts."""
 
 

@@ -38,6 +38,13 @@ mod _native {
         peerlane_gpu::search::started_by(file, words);
     }
 
+    /// Panics with these words: for the test that a panic is an exception.
+    #[pyfunction]
+    fn fail(py: Python<'_>, words: &str) -> PyResult<()> {
+        let words = words.to_owned();
+        work(py, || -> Result<(), String> { std::panic::resume_unwind(Box::new(words)) })
+    }
+
     /// The program, with its name as the first word; returns its exit status.
     #[pyfunction]
     fn main(py: Python<'_>, words: Vec<OsString>) -> PyResult<u8> {

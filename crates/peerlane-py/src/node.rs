@@ -3,17 +3,18 @@
 use std::ffi::OsString;
 
 use peerlane::Opened;
+use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
 use peerlane::check::Settings;
-use peerlane::cluster::{looks_like_cluster, read_cluster};
+use peerlane::cluster::{Cluster, ClusterError, Wanted, looks_like_cluster, read_cluster};
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::input_file::{self, Kind};
 use peerlane::model::Model;
 use peerlane::place::{Jobs, Request, Workload};
 use peerlane::simulate::workload::Sizes;
 use peerlane::target::{self, OpenError, Opener, Source};
-use peerlane::units::Bytes;
+use peerlane::units::{Bytes, Rate, Seconds};
 use peerlane::what_if::Edit;
 use pyo3::prelude::*;
 
@@ -127,11 +128,45 @@ impl Node {
         work(py, || self.cases().only(wanted).map(Node::new))
     }
 
-    /// The machines with edits applied.
+    /// The machines and the nodes of clusters with edits applied.
     fn what_if(&self, py: Python<'_>, words: Vec<String>) -> PyResult<Self> {
         work(py, || {
-            let changed = self.cases().changed(&edits(&words)?).map_err(|e| e.to_string());
-            changed.map(Node::new)
+            let edits = edits(&words)?;
+            let clusters = self.opened.clusters.iter().map(|cluster| {
+                match target::changed(&cluster.node, &edits).map_err(|e| e.to_string())? {
+                    Some(node) => cluster.clone().with_node(node).map_err(|e| e.to_string()),
+                    None => Ok(cluster.clone()),
+                }
+            });
+            let clusters = clusters.collect::<Result<_, String>>()?;
+            let machines = match self.opened.cases.is_empty() {
+                true => Opened::default(),
+                false => self.cases().changed(&edits).map_err(|e| e.to_string())?,
+            };
+            Ok::<_, String>(Node::new(Opened { clusters, ..machines }))
+        })
+    }
+
+    /// A cluster of so many nodes like the only machine.
+    fn cluster(
+        &self,
+        py: Python<'_>,
+        nodes: u32,
+        network: &str,
+        gbit_per_s: Option<f64>,
+        hop_latency_us: f64,
+    ) -> PyResult<Self> {
+        work(py, || {
+            let wanted: Wanted = network.parse().map_err(|e: ClusterError| e.to_string())?;
+            if !(hop_latency_us >= 0.0 && gbit_per_s.is_none_or(|rate| rate > 0.0 && rate.is_finite())) {
+                return Err("a rate must be above 0, and a latency not below it".to_owned());
+            }
+            let case = self.opened.the_only("a cluster is made of one machine").map_err(|e| e.to_string())?;
+            let parts = Parts::embedded();
+            let machine = Assumptions::of(&case.machine, parts).assumed_machine(parts);
+            let (rate, hop) = (gbit_per_s.map(Rate::from_gbit), Seconds::from_us(hop_latency_us));
+            let cluster = Cluster::of(machine, nodes, &wanted, rate, hop).map_err(|e| e.to_string())?;
+            Ok(Node::new(Opened { clusters: vec![cluster], ..Opened::default() }))
         })
     }
 
