@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -60,26 +62,37 @@ def _run(words: list[str]) -> tuple[int, list[str]]:
 
     said: list[str] = []
     # a session of its own: what interrupts this process is passed on, once
-    command = [sys.executable, PROGRAM, *words]
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+        [sys.executable, PROGRAM, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     ) as child:
+        listener = threading.Thread(target=_listen, args=(child, said), daemon=True)
+        listener.start()
         try:
             try:
-                _hear(child, said)
+                _until_ended(child)
             except KeyboardInterrupt:
                 child.send_signal(signal.SIGINT)
-                _hear(child, said)
+                _until_ended(child)
         except BaseException:
             # a second signal ends it at once
             child.send_signal(signal.SIGINT)
             raise
+        listener.join(5)
     return child.returncode, said
 
 
-def _hear(child: subprocess.Popen[str], said: list[str]) -> None:
-    if child.stderr is not None:
-        for line in child.stderr:
-            said.append(line)
-            print(line, end="", file=sys.stderr, flush=True)
-    child.wait()
+def _listen(child: subprocess.Popen[str], said: list[str]) -> None:
+    for line in child.stderr or ():
+        said.append(line)
+        print(line, end="", file=sys.stderr, flush=True)
+
+
+def _until_ended(child: subprocess.Popen[str]) -> None:
+    # in short waits: a signal that another thread took is noticed between them
+    while child.poll() is None:
+        time.sleep(0.05)

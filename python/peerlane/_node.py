@@ -157,7 +157,9 @@ def open(*targets: Path) -> Node:
     Several files may be about one machine. Where a part cannot be read, there is a warning.
     """
     names = [os.fspath(target) for target in targets]
-    return _opened(_native.Node.open(names), names[0] if names else "")
+    if not names:
+        raise _native.Error("nothing to open: give a name of the catalogue, a file, a folder, or 'live'")
+    return _opened(_native.Node.open(names), names[0])
 
 
 def open_text(text: str | bytes | Mapping[str, str | bytes], name: str = "text") -> Node:

@@ -54,7 +54,7 @@ def test_measuring_keeps_and_opens_a_record(tmp_path, capfd):
     assert len(values) >= 12 and min(values) > 100
     with pytest.raises(peerlane.Error, match="no such system or file"):
         peerlane.measure("h200x4", out=tmp_path / "other.json")
-    with pytest.raises(peerlane.Error, match="no GPU|peerlane measure"):
+    with pytest.raises(peerlane.Error, match="invalid value 'nonsense'"):
         peerlane.measure("h200x4-vm", tests=["nonsense"], out=record)
 
 
@@ -84,7 +84,7 @@ def test_live_asks_a_worker():
     if os.path.exists("/proc/driver/nvidia"):
         assert peerlane.open("live").machines
         return
-    with pytest.raises(peerlane.Error, match="no NVIDIA GPU found"):
+    with pytest.raises(peerlane.Error, match="no GPU found on this machine"):
         peerlane.open("live")
 
 

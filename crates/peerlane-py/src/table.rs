@@ -11,7 +11,7 @@ use peerlane::matrix::Operation;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyString};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::work::{Error, work};
@@ -23,7 +23,7 @@ pub(crate) struct Table {
     columns: Vec<(String, Column)>,
 }
 
-#[derive(FromPyObject, Serialize, Deserialize)]
+#[derive(FromPyObject)]
 enum Column {
     Flags(Vec<Option<bool>>),
     Integers(Vec<Option<i64>>),
@@ -106,6 +106,9 @@ impl Table {
     }
 }
 
+/// What makes a table again, and from what.
+type Reduced<'py> = (Bound<'py, PyAny>, (Vec<(String, &'static str, Bound<'py, PyAny>)>,));
+
 #[pymethods]
 impl Table {
     /// From columns of equal length.
@@ -125,17 +128,33 @@ impl Table {
         }
     }
 
-    /// From what [`Table::__reduce__`] wrote.
+    /// From the parts that [`Table::__reduce__`] names.
     #[staticmethod]
-    fn of_json(text: &[u8]) -> PyResult<Self> {
-        let (rows, columns) = serde_json::from_slice(text).map_err(|e| Error::new_err(e.to_string()))?;
-        Ok(Table { rows, columns })
+    fn of_parts(parts: Vec<(String, String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let column = |(name, kind, values): (String, String, Bound<'_, PyAny>)| {
+            let column = match kind.as_str() {
+                "flag" => Column::Flags(values.extract()?),
+                "integer" => Column::Integers(values.extract()?),
+                "number" => {
+                    let bytes: &[u8] = values.extract()?;
+                    let (numbers, _) = bytes.as_chunks::<8>();
+                    let number = |bytes: &[u8; 8]| Some(f64::from_ne_bytes(*bytes)).filter(|n| !n.is_nan());
+                    Column::Numbers(numbers.iter().map(number).collect())
+                }
+                _ => Column::Text(values.extract()?),
+            };
+            Ok((name, column))
+        };
+        Table::new(parts.into_iter().map(column).collect::<PyResult<_>>()?)
     }
 
-    /// For pickle: a table goes from process to process as JSON.
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let text = work(py, || serde_json::to_vec(&(self.rows, &self.columns)))?;
-        Ok((py.get_type::<Table>().getattr("of_json")?, (PyBytes::new(py, &text),)))
+    /// For pickle.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        let parts = self.columns.iter().zip(self.kinds()).map(|((name, _), kind)| {
+            let values = self.column(py, name)?;
+            Ok((name.clone(), kind, values))
+        });
+        Ok((py.get_type::<Table>().getattr("of_parts")?, (parts.collect::<PyResult<_>>()?,)))
     }
 
     fn __len__(&self) -> usize {
