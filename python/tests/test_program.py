@@ -76,7 +76,7 @@ def test_an_interrupt_loses_no_cell(hanging, tmp_path):
 
     threading.Thread(target=interrupt).start()
     with pytest.warns(UserWarning, match="interrupted"):
-        node = peerlane.measure(hanging, tests=["pairs"], out=record, options=["--patience", "10m"])
+        node = peerlane.measure(hanging, out=record, options=["--patience", "10m"])
     assert any("run.json" in (origin or "") for origin in node.cells()["origin"])
 
 

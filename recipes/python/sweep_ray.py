@@ -3,6 +3,7 @@
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -10,7 +11,7 @@ from designs import WORKLOADS, designs, rate, show
 
 
 def main() -> None:
-    here = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": 2, "include_dashboard": False}
+    here: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": 2, "include_dashboard": False}
     ray.init(runtime_env={"working_dir": str(Path(__file__).parent)}, **here)
     task = ray.remote(rate)
     show(ray.get([task.remote(*pair) for pair in itertools.product(designs(), WORKLOADS)]))
