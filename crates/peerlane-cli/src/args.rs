@@ -98,10 +98,10 @@ pub(crate) fn command() -> clap::Command {
     examples::with_examples(Cli::command())
 }
 
-/// Reads the arguments of this process.
-pub(crate) fn parse() -> Result<Cli, clap::Error> {
+/// Reads the program's name and its arguments.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(words)?;
     if let Some((name, why)) = conditions::refused(&matches) {
         let named = command.find_subcommand_mut(name).map(|command| command.error(ErrorKind::ArgumentConflict, &why));
         return Err(named.unwrap_or_else(|| command.error(ErrorKind::ArgumentConflict, &why)));
