@@ -15,7 +15,7 @@ case $target in
     *) echo "packages are made on Linux with glibc, x86_64 or aarch64, not on $target" >&2; exit 1 ;;
 esac
 mkdir -p "$out"
-rm -f "$out"/peerlane-*
+rm -f "$out"/peerlane[-_]*
 
 echo "== wheel"
 python3 -m venv "$work/tools"
@@ -24,6 +24,9 @@ export PATH="$work/tools/bin:$PATH" CARGO_TARGET_DIR="$PWD/target"
 scripts/python_documents.py --check
 maturin build --zig --compatibility "manylinux_${glibc/./_}" --out "$out" --quiet
 wheel=$(ls "$out"/peerlane-*.whl)
+echo "== wheel of the server for assistants"
+maturin build --zig --compatibility "manylinux_${glibc/./_}" --out "$out" --quiet --manifest-path crates/peerlane-mcp/Cargo.toml
+server=$(ls "$out"/peerlane_mcp-*.whl)
 
 echo "== tarball"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -40,13 +43,14 @@ cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt examples
 # the same sources give the same archive
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work" -c "$name" |
     gzip -9n > "$out/$name.tar.gz"
-(cd "$out" && sha256sum peerlane-* > SHA256SUMS)
+(cd "$out" && sha256sum peerlane[-_]* > SHA256SUMS)
 
 echo "== glibc"
-newest=$(python3 - "$folder/peerlane" "$wheel" <<'PY'
+newest=$(python3 - "$folder/peerlane" "$wheel" "$server" <<'PY'
 import re, sys, zipfile
-wheel = zipfile.ZipFile(sys.argv[2])
-files = [open(sys.argv[1], "rb").read(), *(wheel.read(name) for name in wheel.namelist() if name.endswith(".so"))]
+files = [open(sys.argv[1], "rb").read()]
+for wheel in map(zipfile.ZipFile, sys.argv[2:]):
+    files += [wheel.read(name) for name in wheel.namelist() if name.endswith((".so", "/peerlane-mcp"))]
 versions = {version for file in files for version in re.findall(rb"GLIBC_(\d+)\.(\d+)", file)}
 print("%d.%d" % max((int(a), int(b)) for a, b in versions))
 PY
@@ -77,6 +81,17 @@ python3 -m venv "$work/pip"
 "$work/pip/bin/pip" install --quiet --no-index "$wheel"
 try "$work/pip/bin"
 (cd "$work/empty" && "$work/pip/bin/python" -c 'import peerlane; assert peerlane.check("slow-node").verdict == "fault"')
+
+echo "== the server, in a new environment"
+python3 -m venv "$work/server"
+"$work/server/bin/pip" install --quiet --no-index "$server"
+# a client's first words and one question
+answers=$(printf '%s\n' \
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"try","version":"1"}}}' \
+    '{"jsonrpc":"2.0","method":"notifications/initialized"}' \
+    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"explain","arguments":{"systems":["dgx-1v"],"from":"GPU0","to":"GPU5"}}}' |
+    (cat; sleep 5) | env -i PATH="$work/server/bin:/usr/bin:/bin" peerlane-mcp)
+grep -q '"gb_s"' <<< "$answers" || { echo "the server did not answer: $answers" >&2; exit 1; }
 
 echo "== uv tool"
 UV_TOOL_DIR="$work/uv" UV_TOOL_BIN_DIR="$work/uv-bin" UV_CACHE_DIR="$work/uv-cache" \

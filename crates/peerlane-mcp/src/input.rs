@@ -1,0 +1,168 @@
+//! What a question is about: texts that stand in it, files that its user allowed, systems of the catalogue.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use peerlane::one_line::shown;
+use peerlane::target::Source;
+use peerlane::what_if::Edit;
+use peerlane::{Opened, Opener, catalogue, cluster};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The most texts, paths and systems of a question.
+const MOST: usize = 64;
+
+/// The most bytes of a question's texts: more than a conversation holds.
+const MOST_BYTES: usize = 8 << 20;
+
+/// The most edits.
+const MOST_EDITS: usize = 32;
+
+/// The subject of a question. Several inputs are evidence of one machine, unless they describe different ones.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct Inputs {
+    /// Texts that machines and tools printed, logs, records (JSON), or designs (TOML), whole and as they are.
+    #[serde(default)]
+    pub(crate) texts: Vec<Text>,
+    /// Files or folders on this machine, in the folders that its user allowed.
+    #[serde(default)]
+    pub(crate) paths: Vec<String>,
+    /// Systems or clusters of the catalogue, by name (the tool `systems` lists them).
+    #[serde(default)]
+    pub(crate) systems: Vec<String>,
+    /// Changes of the design, before anything is answered: `GPU0.link=pcie 3.0 x16`, `GPU2.at=plx0`, `plx0.part=pex8780`,
+    /// `GPU3=none`.
+    #[serde(default)]
+    pub(crate) what_if: Vec<String>,
+    /// The name of the machine, where the inputs describe several and the question is about one.
+    #[serde(default)]
+    pub(crate) machine: Option<String>,
+}
+
+/// A text.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Text {
+    /// The name that answers call it: `dmesg.txt`; a design's ends in `.toml`.
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    /// The text.
+    pub(crate) text: String,
+}
+
+/// The folders and files that may be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Allowed(Vec<PathBuf>);
+
+impl Allowed {
+    /// These, each as it is without links.
+    pub(crate) fn of(paths: &[PathBuf]) -> Result<Self, String> {
+        let real = |path: &PathBuf| std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", shown(path)));
+        paths.iter().map(real).collect::<Result<_, _>>().map(Allowed)
+    }
+
+    /// The path without links, if it is allowed. One that is not there, and one that may not be read, are refused with the same words.
+    fn real(&self, path: &str) -> Result<PathBuf, String> {
+        if self.0.is_empty() {
+            return Err("no path may be read: the server was started without --allow; give the text itself".to_owned());
+        }
+        let real = std::fs::canonicalize(Path::new(path)).ok();
+        let allowed = real.filter(|real| self.0.iter().any(|root| real.starts_with(root)));
+        allowed.ok_or_else(|| {
+            let roots: Vec<String> = self.0.iter().map(|root| shown(root)).collect();
+            format!("'{path}' is not there, or not in what may be read: {}", roots.join(", "))
+        })
+    }
+}
+
+impl Inputs {
+    /// What is described, with the edits made.
+    pub(crate) fn open(&self, allowed: &Allowed) -> Result<Opened, String> {
+        let opened = self.unchanged(allowed)?;
+        changed(opened, &self.edits()?)
+    }
+
+    /// The same without the edits.
+    pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<Opened, String> {
+        let number = self.texts.len() + self.paths.len() + self.systems.len();
+        let bytes: usize = self.texts.iter().map(|text| text.text.len()).sum();
+        if number == 0 {
+            return Err("nothing to look at: give texts, paths or systems".to_owned());
+        }
+        if number > MOST || bytes > MOST_BYTES {
+            return Err(format!(
+                "{number} inputs with {bytes} bytes of text: at most {MOST} with {} MiB",
+                MOST_BYTES >> 20
+            ));
+        }
+        let opener = || Opener::new(&|| Err("a server does not look at its own machine".to_owned())).clusters();
+        let mut targets: Vec<OsString> = Vec::new();
+        for name in &self.systems {
+            let known = catalogue::system(name).is_some() || cluster::embedded(name).is_some();
+            if !known {
+                return Err(format!("no system of the catalogue is called '{name}'; the tool `systems` lists them"));
+            }
+            targets.push(name.into());
+        }
+        for path in &self.paths {
+            targets.push(allowed.real(path)?.into());
+        }
+        let mut all = Opened::default();
+        if !targets.is_empty() {
+            extend(&mut all, opener().open(targets).map_err(|e| e.to_string())?);
+        }
+        if !self.texts.is_empty() {
+            let sources: Vec<(String, Result<Source, _>)> = self
+                .texts
+                .iter()
+                .enumerate()
+                .map(|(nth, text)| {
+                    let name = text.name.clone().filter(|name| !name.trim().is_empty());
+                    let name = name.unwrap_or_else(|| format!("text {}", nth + 1));
+                    let source = opener().read_bytes(&name, text.text.as_bytes());
+                    (name, source)
+                })
+                .collect();
+            extend(&mut all, opener().join(sources).map_err(|e| e.to_string())?);
+        }
+        match &self.machine {
+            Some(name) => all.only(name).map_err(|e| e.to_string()),
+            None => Ok(all),
+        }
+    }
+
+    /// The edits.
+    pub(crate) fn edits(&self) -> Result<Vec<Edit>, String> {
+        if self.what_if.len() > MOST_EDITS {
+            return Err(format!("{} changes: at most {MOST_EDITS}", self.what_if.len()));
+        }
+        self.what_if.iter().map(|word| word.parse().map_err(|e| format!("what_if '{word}': {e}"))).collect()
+    }
+}
+
+/// With edits made to the machines and to the nodes of clusters.
+pub(crate) fn changed(opened: Opened, edits: &[Edit]) -> Result<Opened, String> {
+    if edits.is_empty() {
+        return Ok(opened);
+    }
+    let nodes = opened.clusters.iter().map(|cluster| {
+        match peerlane::target::changed(&cluster.node, edits).map_err(|e| e.to_string())? {
+            Some(node) => cluster.clone().with_node(node).map_err(|e| e.to_string()),
+            None => Ok(cluster.clone()),
+        }
+    });
+    let clusters = nodes.collect::<Result<_, String>>()?;
+    let machines = match opened.cases.is_empty() {
+        true => opened,
+        false => opened.changed(edits).map_err(|e| e.to_string())?,
+    };
+    Ok(Opened { clusters, ..machines })
+}
+
+fn extend(all: &mut Opened, more: Opened) {
+    all.cases.extend(more.cases);
+    all.clusters.extend(more.clusters);
+    all.incomplete |= more.incomplete;
+    all.coverage.extend(more.coverage);
+    all.notices.extend(more.notices);
+}
