@@ -39,10 +39,18 @@ install -m 755 "target/$target/dist/peerlane" "$folder/peerlane"
 "$folder/peerlane" completions zsh > "$folder/completions/_peerlane"
 "$folder/peerlane" completions fish > "$folder/completions/peerlane.fish"
 "$folder/peerlane" man -o "$folder/man/man1" > /dev/null
-cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt examples recipes "$folder/"
+cp -r README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt docs schema examples recipes "$folder/"
+scripts/sbom.py Cargo.toml peerlane-cli > "$folder/sbom.cdx.json"
 # the same sources give the same archive
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work" -c "$name" |
     gzip -9n > "$out/$name.tar.gz"
+for package in peerlane-cli peerlane-py peerlane-mcp; do
+    manifest=crates/$package/Cargo.toml
+    [ "$package" != peerlane-cli ] || manifest=Cargo.toml
+    scripts/sbom.py "$manifest" "$package" > "$out/$package-$version.cdx.json"
+done
+echo "== source distribution"
+maturin sdist --out "$out" --quiet
 (cd "$out" && sha256sum peerlane[-_]* > SHA256SUMS)
 
 echo "== glibc"

@@ -46,6 +46,8 @@ fn slow_node() -> Value {
 #[tokio::test]
 async fn the_tools_have_schemas_and_say_that_they_change_nothing() {
     let client = Client::new(&[]).await;
+    let info = serde_json::to_value(client.0.peer_info().unwrap()).unwrap();
+    assert_eq!(info["serverInfo"]["name"], "peerlane", "{info}");
     let tools = client.0.list_all_tools().await.unwrap();
     let mut names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     names.sort_unstable();
