@@ -5,6 +5,7 @@
 //! block, warnings for what it could not read. A text may hold many formats and several machines
 //! among prose. No scanner panics, and none invents what is missing.
 
+mod accelerator_table;
 mod aer;
 mod archive;
 mod budget;

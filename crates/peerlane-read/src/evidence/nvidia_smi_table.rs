@@ -3,6 +3,7 @@
 //! A GPU takes two lines, and a third with its MIG mode since driver 450. Names may be cut, with or without `...`;
 //! they are kept as printed.
 
+use super::accelerator_table;
 use super::health::Health;
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
@@ -15,13 +16,16 @@ const TOOL: &str = super::tool::NVIDIA_SMI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let (mut table, mut ecc) = (Table::default(), Health::default());
+    // rows below the head of another maker's table
+    let mut is_of_others = false;
     text.walk(|i| {
         let line = text.line(i);
+        is_of_others = !line.contains("NVIDIA-SMI") && (is_of_others || accelerator_table::is_head(text, i));
         if line.contains("NVIDIA-SMI") {
             table.finish(text, found);
             table.driver = driver(line);
         }
-        let cells = cells(line)?;
+        let cells = cells(line).filter(|_| !is_of_others)?;
         let gpu = first_line(cells)?;
         let (part, errors) = (gpu.index.map(|n| format!("GPU{n}")), cells[2].split_whitespace().next_back()?);
         if errors.parse::<u64>().is_ok_and(|errors| errors > 0) {

@@ -125,6 +125,7 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_q,
     nvidia_smi_q_lines,
     nvidia_smi_csv,
+    accelerator_table,
     nvidia_smi_table,
     nvml,
     files_json,
