@@ -188,8 +188,8 @@ fn are_classes_telling(view: &View) -> bool {
         && (classes.iter().any(|class| Some(class) != first) || first.is_some_and(|class| *class <= PathClass::Pxb))
 }
 
-/// Tools whose listings show what throttles a GPU, besides its temperature.
-const QUERIES: [&str; 2] = ["nvidia-smi -q", "NVML"];
+/// Tools whose listings show what throttles a GPU besides its temperature, or print an error in place of the state of one that fails.
+const QUERIES: [&str; 4] = ["nvidia-smi", "nvidia-smi -q", "NVML", "rocm-smi"];
 
 /// Of a listing with temperatures, whether it has limits or memory errors, too.
 fn state_of_gpus(fact: &Fact) -> Option<bool> {

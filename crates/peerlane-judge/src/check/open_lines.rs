@@ -17,7 +17,7 @@ fn run(view: &View) -> Option<Raised> {
         let at = origin.lines.map_or(0, |(first, _)| first);
         // of exceptions the one that came most often, and the last one, ended the program; of other lines the first may be the cause
         match line.kind {
-            OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
+            OpenKind::End | OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
             _ => (line.kind, Reverse(0), at),
         }
     });
@@ -31,20 +31,25 @@ fn run(view: &View) -> Option<Raised> {
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} other kinds of lines") } else { String::new() };
     let lines = all.iter().map(|(line, _)| line.count).fold(0, u32::saturating_add);
+    let ends = first.kind == OpenKind::End;
     let summary = match lines {
+        _ if ends => format!("A program ended with an error: \"{}\"", first.quote),
         1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
         _ => format!("{lines} lines speak of trouble that is not known here, foremost: \"{}\"", first.quote),
     };
     let raised = RULE
-        .raise(Fault, Warning, Possible)
+        .raise(Fault, if ends { Error } else { Warning }, if ends { Likely } else { Possible })
         .summary(summary)
         .expected("no line that reports a failure")
         .measured(all.iter().take(SHOWN).map(quote).collect::<Vec<_>>().join("; ") + &more)
         .evidence(view.cite(all.iter().map(|(_, origin)| *origin)))
-        .fix(
+        .fix(if ends {
+            "Read the traceback above that line: its last place in the program's own files says where, the exception what. Mostly it is \
+             the program, its data or its settings, and not the machine; a word of CUDA, NCCL or memory in it says otherwise."
+        } else {
             "Read the lines in their place in the log, the first one first, and look for their words in the documents of the \
-             program that printed them. If they are known to be harmless here, add them to a folder of knowledge (`--knowledge`).",
-        )
+             program that printed them. If they are known to be harmless here, add them to a folder of knowledge (`--knowledge`)."
+        })
         .confirm("whether the lines come again when the job is started again");
     Some(raised)
 }
@@ -69,6 +74,16 @@ mod tests {
         }
         let all = findings(&machine, raised);
         assert!(all[0].summary.ends_with("foremost: \"E: 1\""), "{}", all[0].summary);
+    }
+
+    #[test]
+    fn an_exception_at_the_end_is_a_fault() {
+        let mut machine = switched(1);
+        let line = OpenLine { quote: "E: 1".to_owned(), host: None, count: 1, kind: OpenKind::End };
+        state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+        let all = findings(&machine, raised);
+        assert_eq!((all[0].severity, all[0].certainty), (Error, Likely));
+        assert_eq!(all[0].summary, "A program ended with an error: \"E: 1\"");
     }
 
     #[test]

@@ -155,6 +155,15 @@ fn of_area(area: Area) -> Words {
                   another collective. The others only wait for them.",
             confirm: "the stack of the ranks that are behind (`py-spy dump`); `dmesg` on their hosts",
         },
+        Area::Program => Words {
+            checked: "work of the program",
+            summary: "A program's own work fails or has to wait",
+            expected: "requests that are answered at once, and steps with losses that are numbers",
+            fix: "Where requests wait for room in the KV cache, give it more of the GPU's memory: a smaller or quantized model, a quantized \
+                  cache, a shorter context, fewer requests at once, more GPUs. A loss that is no number means that the training diverged, \
+                  or that a GPU computes wrongly where it is always the same one. A failed request has its traceback above it.",
+            confirm: "the same numbers of the log over time; `nvidia-smi` while it runs",
+        },
     }
 }
 

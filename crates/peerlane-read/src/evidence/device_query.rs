@@ -40,10 +40,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 run.last = i;
             }
             if let Some(gpu) = run.gpus.last().filter(|gpu| is_without_ecc(line, gpu)) {
-                let parts = gpu.index.map(|index| ("gpu", index.to_string())).into_iter().collect();
-                let quote = line.to_owned();
-                let message = Message { id: "gpu-ecc-off", parts, quote, host: None, count: 1 };
-                found.push(text, TOOL, text.numbers(i, i), Fact::Message(message));
+                found.push(text, TOOL, text.numbers(i, i), ecc_off(gpu, line));
             }
             // the last line of a block
             run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
@@ -124,8 +121,19 @@ fn is_without_ecc(line: &str, gpu: &GpuFacts) -> bool {
     let off = line
         .split_once(':')
         .is_some_and(|(label, value)| label.trim() == "Device has ECC support" && value.trim() == "Disabled");
-    let name = || gpu.name.as_deref().unwrap_or_default();
-    off && WITH_ECC.iter().any(|word| name().split([' ', '-']).any(|part| part == *word))
+    off && has_ecc(gpu)
+}
+
+/// Whether a GPU is made for data centres, where its memory is meant to be checked.
+pub(super) fn has_ecc(gpu: &GpuFacts) -> bool {
+    let name = gpu.name.as_deref().unwrap_or_default();
+    WITH_ECC.iter().any(|word| name.split([' ', '-']).any(|part| part == *word))
+}
+
+/// That its memory is not checked, as a line shows.
+pub(super) fn ecc_off(gpu: &GpuFacts, line: &str) -> Fact {
+    let parts = gpu.index.map(|index| ("gpu", index.to_string())).into_iter().collect();
+    Fact::Message(Message { id: "gpu-ecc-off", parts, quote: line.trim().to_owned(), host: None, count: 1 })
 }
 
 /// `2 / 1 / 0`: domain, bus and device in decimal; old releases print no domain, where only 0 was possible.

@@ -94,6 +94,7 @@ mod p2pmark;
 mod path_matrix;
 mod pci_listing;
 mod perftest;
+mod progress;
 mod prose;
 mod rate_table;
 mod rdma_ports;

@@ -4,6 +4,7 @@
 //! they are kept as printed.
 
 use super::accelerator_table;
+use super::device_query::{ecc_off, has_ecc};
 use super::health::Health;
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
@@ -30,6 +31,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let (part, errors) = (gpu.index.map(|n| format!("GPU{n}")), cells[2].split_whitespace().next_back()?);
         if errors.parse::<u64>().is_ok_and(|errors| errors > 0) {
             ecc.trouble(Area::Gpu, Grade::Fault, part.as_deref(), "uncorrected ECC errors:", errors, i);
+        } else if errors == "Off" && has_ecc(&gpu) {
+            found.push(text, TOOL, text.numbers(i, i), ecc_off(&gpu, line));
         }
         Some(table.take(text, i, gpu, found))
     });
@@ -215,6 +218,16 @@ mod tests {
         );
         assert_eq!((found.warnings.len(), all[0][0].temperature, all[0][0].power), (0, Some(38.0), Some(4.0)));
         assert_eq!((all[0][1].name.as_deref(), all[0][1].address), (Some("Orin (nvgpu)"), None));
+    }
+
+    #[test]
+    fn memory_that_is_not_checked() {
+        let row = |name: &str| format!("|   0  {name}   Off  | 00000000:03:00.0 Off |                  Off |\n");
+        let said = |name: &str| {
+            let found = super::super::testing::scanned(scan, &row(name));
+            found.evidence.iter().filter(|e| matches!(e.fact, Fact::Message(_))).count()
+        };
+        assert_eq!((said("NVIDIA H800"), said("NVIDIA RTX 6000 Ada Gene...")), (1, 0));
     }
 
     #[test]

@@ -173,7 +173,8 @@ pub const READERS: &[Reader] = readers![
     transferbench,
     rvs,
     sysfs_listing,
-    rig_report;
+    rig_report,
+    progress;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
