@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         let _bar = Bar::waiting(&format!("simulating {}", cluster.name));
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
-            let text = picture::chrome_trace(cluster, &last.events);
+            let text = picture::chrome_trace(cluster, &last, document.points.last());
             // a result that cannot be written is still shown
             written = output_file::write(path, text);
         }

@@ -156,9 +156,9 @@ fn a_trace_runs_and_is_drawn() {
     assert!(text.contains("GPUs compute"), "{text}");
     let drawn: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(picture).unwrap()).unwrap();
     let events = drawn["traceEvents"].as_array().unwrap();
-    let spans: Vec<&str> = events.iter().filter(|e| e["ph"] == "X").map(|e| e["name"].as_str().unwrap()).collect();
-    assert_eq!(spans, ["to GPU1", "compute"]);
-    assert!((events[1]["dur"].as_f64().unwrap() - 1000.0).abs() < 1e-6);
+    let spans: Vec<_> = events.iter().filter(|e| e["ph"] == "X").collect();
+    assert_eq!(spans.iter().map(|span| span["name"].as_str().unwrap()).collect::<Vec<_>>(), ["to GPU1", "compute"]);
+    assert!((spans[1]["dur"].as_f64().unwrap() - 1000.0).abs() < 1e-6);
 }
 
 #[test]

@@ -4,10 +4,10 @@ mod leg;
 mod nics;
 mod resources;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::names::Component;
-use super::network::Port;
+use super::network::{Network, Port};
 use super::{Cluster, ClusterError};
 use leg::Leg;
 use nics::nearest_nics;
@@ -104,8 +104,8 @@ pub struct Router<'a> {
     model: Model<'a>,
     legs: Vec<Leg>,
     leg_numbers: HashMap<(NodeId, NodeId, Engine, Via), u32>,
-    /// Means of several legs, by GPU, in how many parts, from it or to it, and path.
-    split_legs: HashMap<(NodeId, u32, bool, Via), u32>,
+    /// Means of several legs, by GPU, the NICs of the parts, from it or to it, and path.
+    split_legs: HashMap<(NodeId, Vec<u32>, bool, Via), u32>,
     /// Messages by stages, each with how many parts it is sent in, and which legs they join.
     messages: Vec<(Message, u32)>,
     message_numbers: HashMap<[u32; 2], u32>,
@@ -116,6 +116,8 @@ pub struct Router<'a> {
     resources: Vec<Resource>,
     /// By GPU: the indices of its NICs in `cards`.
     nics: HashMap<NodeId, Vec<u32>>,
+    /// By node: NICs whose links have failed.
+    cut_off: BTreeMap<u32, BTreeSet<u32>>,
     channels: Vec<u64>,
     /// Whether anything avoids a failed link.
     rerouted: bool,
@@ -144,6 +146,7 @@ impl<'a> Router<'a> {
             keys: Vec::new(),
             resources: Vec::new(),
             nics: nearest_nics(cluster, &cards),
+            cut_off: cluster.network.as_ref().map(Network::cut_off).unwrap_or_default(),
             cards,
             channels: Vec::new(),
             rerouted: false,
@@ -225,20 +228,11 @@ impl<'a> Router<'a> {
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
         };
-        let pairs = match via {
-            Via::Nic(_) => 1,
-            _ => self.nics_of(from.device).len().max(self.nics_of(to.device).len()) as u32,
-        };
-        let nic = |place: Place, pair: u32| match via {
-            Via::Nic(nic) => nic,
-            _ => {
-                let own = self.nics_of(place.device);
-                own[pair as usize % own.len()]
-            }
-        };
-        let (first, mut parts, mut rerouted) = (channels.len(), 0, false);
-        for pair in 0..pairs {
-            let [a, b] = [from, to].map(|place| Port { node: place.node, nic: nic(place, pair) });
+        let (first, mut parts) = (channels.len(), 0);
+        let nics = self.nic_pairs(network, from, to, via);
+        let mut rerouted = !matches!(via, Via::Nic(_)) && (self.is_cut(from) || self.is_cut(to));
+        for [a, b] in &nics {
+            let [a, b] = [(from, a), (to, b)].map(|(place, nic)| Port { node: place.node, nic: *nic });
             parts += network.path(a, b, channels)?;
             rerouted = rerouted || network.goes_round(a, b)?;
         }
@@ -248,8 +242,9 @@ impl<'a> Router<'a> {
         let crossed = (channels.len() - first) / parts as usize;
         let hops = if fixed.is_some() { network.hops(crossed) } else { crossed.saturating_sub(1) };
         let latency = fixed.map_or(0.0, Seconds::seconds) + hops as f64 * network.hop_latency.seconds();
-        let (a, b) = (self.leg_out(from.device, pairs, true, via)?, self.leg_out(to.device, pairs, false, via)?);
-        let message = if fixed.is_none() { Some(self.message([a, b], pairs)?) } else { None };
+        let [out, into] = [0, 1].map(|end| nics.iter().map(|pair| pair[end]).collect::<Vec<u32>>());
+        let (a, b) = (self.leg_out(from.device, out, true, via)?, self.leg_out(to.device, into, false, via)?);
+        let message = if fixed.is_none() { Some(self.message([a, b], nics.len() as u32)?) } else { None };
         Ok(RouteRef { legs: [(from.node, a), (to.node, b)], count: 2, parts, latency, message, copy: None })
     }
 

@@ -1,7 +1,7 @@
 //! All-to-all over more GPUs than every pair of which can be played: what it asks of each resource, counted.
 //!
 //! All pairs move the same bytes, so that no time is shorter than that of the busiest resource. It is the time where that
-//! resource is busy until the end. Nodes are alike: one stands for all. What each channel of the network carries: `loads`.
+//! resource is busy until the end. Nodes are alike, but for those that have lost adapters: one stands for all. What each channel of the network carries: `loads`.
 
 mod loads;
 
@@ -9,8 +9,8 @@ use super::SimulateError;
 use super::estimate::Estimate;
 use super::outcome::{Outcome, STARTING};
 use super::streams::Joint;
+use crate::cluster::network::Port;
 use crate::cluster::{Cluster, Place, Router, Via};
-use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
 
 /// Its error.
@@ -25,18 +25,28 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
     let mut joint = Joint::new(1);
     let mut channels = Vec::new();
     let at = |node: u32, gpu: usize| Place { node, device: gpus[gpu] };
-    // what one node's GPUs send each other, and to and from all others
-    for (a, b) in (0..gpus.len()).flat_map(|a| (0..gpus.len()).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-        let (_, leg) = router.course(at(0, a), at(0, b), Engine::Sm, Via::Direct, &mut channels)?.legs[0];
-        joint.add_leg_of(router, 0, 1.0, 1, (0, leg))?;
-    }
-    let beyond = i64::from(nodes - 1) * gpus.len() as i64;
-    for gpu in (0..gpus.len()).filter(|_| nodes > 1) {
-        let legs = router.course(at(0, gpu), at(1, gpu), Engine::Sm, Via::Direct, &mut channels)?.legs;
-        legs.iter().try_for_each(|(_, leg)| joint.add_leg_of(router, 0, 1.0, beyond, (0, *leg)))?;
+    // what a node's GPUs send each other, and to and from all others
+    let cut: Vec<u32> = router.nodes_with_cut_off().filter(|node| *node < nodes).collect();
+    let usual = (0..nodes).find(|node| !cut.contains(node));
+    for node in usual.into_iter().chain(cut.iter().copied()) {
+        for (a, b) in (0..gpus.len()).flat_map(|a| (0..gpus.len()).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            let (_, leg) = router.course(at(node, a), at(node, b), Engine::Sm, Via::Direct, &mut channels)?.legs[0];
+            joint.add_leg_of(router, 0, 1.0, 1, (node, leg))?;
+        }
+        let beyond = i64::from(nodes - 1) * gpus.len() as i64;
+        let next = (node + 1) % nodes;
+        for gpu in (0..gpus.len()).filter(|_| nodes > 1) {
+            for [a, b] in [[node, next], [next, node]] {
+                let legs = router.course(at(a, gpu), at(b, gpu), Engine::Sm, Via::Direct, &mut channels)?.legs;
+                let (_, leg) = legs[usize::from(b == node)];
+                joint.add_leg_of(router, 0, 1.0, beyond, (node, leg))?;
+            }
+        }
     }
     if let Some(network) = &cluster.network {
-        let between = between_nics(router, &gpus, cluster.nics.len());
+        let places = |node: u32| gpus.iter().map(|gpu| router.working(Place { node, device: *gpu })).collect();
+        let kinds: Vec<Vec<Vec<u32>>> = [usual.unwrap_or(0)].iter().chain(&cut).map(|node| places(*node)).collect();
+        let between = Between::new(&kinds, cut, cluster.nics.len());
         for (channel, load) in loads::busiest(network, nodes, &between)? {
             joint.add_channel(router, 0, load, channel)?;
         }
@@ -74,17 +84,44 @@ pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> R
 }
 
 /// How many pairs of GPUs of two nodes send through each pair of NICs; a pair that is split over several counts as parts.
-fn between_nics(router: &Router, gpus: &[NodeId], nics: usize) -> Vec<Vec<f64>> {
-    let mut between = vec![vec![0.0; nics]; nics];
-    for (from, to) in gpus.iter().flat_map(|from| gpus.iter().map(move |to| (*from, *to))) {
-        let [out, into] = [from, to].map(|gpu| router.nics_of(gpu));
-        let parts = out.len().max(into.len());
-        for part in 0..parts {
-            let [a, b] = [out, into].map(|own| own[part % own.len()] as usize);
-            between[a][b] += 1.0 / parts as f64;
-        }
+struct Between {
+    /// Nodes that have lost NICs: kind 1 and on; all others are kind 0.
+    cut: Vec<u32>,
+    /// By the kinds of the source's and the destination's node.
+    tables: Vec<Vec<Vec<Vec<f64>>>>,
+}
+
+impl Between {
+    /// `kinds` has for each kind of nodes the NICs of each GPU.
+    fn new(kinds: &[Vec<Vec<u32>>], cut: Vec<u32>, nics: usize) -> Self {
+        let table = |(out, into): (&Vec<Vec<u32>>, &Vec<Vec<u32>>)| {
+            let mut table = vec![vec![0.0; nics]; nics];
+            for (from, to) in out.iter().flat_map(|from| into.iter().map(move |to| (from, to))) {
+                let parts = from.len().max(to.len());
+                for part in 0..parts {
+                    table[from[part % from.len()] as usize][to[part % to.len()] as usize] += 1.0 / parts as f64;
+                }
+            }
+            table
+        };
+        let tables = kinds.iter().map(|out| kinds.iter().map(|into| table((out, into))).collect()).collect();
+        Between { cut, tables }
     }
-    between
+
+    /// The kind of a node.
+    fn kind(&self, node: u32) -> usize {
+        self.cut.iter().position(|cut| *cut == node).map_or(0, |at| at + 1)
+    }
+
+    /// What a port sends to all nodes but its own, of so many.
+    fn sent(&self, port: Port, nodes: u32) -> f64 {
+        let own = self.kind(port.node);
+        let to = |(kind, table): (usize, &Vec<Vec<f64>>)| {
+            let of_kind = if kind == 0 { f64::from(nodes) - self.cut.len() as f64 } else { 1.0 };
+            (of_kind - f64::from(u8::from(kind == own))) * table[port.nic as usize].iter().sum::<f64>()
+        };
+        self.tables[own].iter().enumerate().map(to).sum()
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +161,25 @@ mod tests {
                 let error = error(node, nodes, network, size);
                 assert!(error.abs() <= ONE_PACE, "{node} {network} {size}: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn nodes_that_lost_an_adapter_are_counted_as_they_are_played() {
+        for (network, failed) in
+            [("fat-tree:2", vec!["node3/mlx5_2"]), ("rail:2", vec!["node0/mlx5_0", "node5/mlx5_0", "node5/mlx5_1"])]
+        {
+            let wanted: Wanted = network.parse().unwrap();
+            let machine = system("hgx-h200").unwrap().unwrap();
+            let mut cluster = Cluster::of(machine, 8, &wanted, None, Seconds::from_us(0.3)).unwrap();
+            failed.iter().for_each(|what| cluster.fail(what).unwrap());
+            let mut router = Router::new(&cluster, Parts::embedded());
+            let program = "all-to-all".parse::<Workload>().unwrap().program(&cluster, &router, 1e9).unwrap();
+            let played = run(&program, &mut router, Engine::Sm).unwrap();
+            let counted = all_to_all(&cluster, &mut Router::new(&cluster, Parts::embedded()), 1e9).unwrap();
+            let error = counted.time / played.time - 1.0;
+            assert!(error.abs() <= ONE_PACE, "{network}: {error}");
+            assert!(played.rerouted && counted.rerouted, "{network}");
         }
     }
 

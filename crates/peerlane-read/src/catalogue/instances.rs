@@ -1,5 +1,6 @@
 //! Names of clouds and makers for machines of the catalogue.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -12,6 +13,9 @@ pub struct Instance {
     pub names: Vec<String>,
     /// The system that has the same GPUs, fabric and adapters.
     pub system: String,
+    /// Parts of that system, and what the instance has in their place.
+    #[serde(default)]
+    pub replaced: BTreeMap<String, String>,
     /// Who says so.
     pub source: String,
 }
@@ -20,6 +24,21 @@ pub struct Instance {
 #[serde(deny_unknown_fields)]
 struct Instances {
     instance: Vec<Instance>,
+}
+
+impl Instance {
+    /// The text of its system file, with its own parts.
+    pub(super) fn text(&self, of_system: &str) -> String {
+        let quoted = |part: &str| format!("part = \"{part}\"");
+        self.replaced.iter().fold(of_system.to_owned(), |text, (old, new)| text.replace(&quoted(old), &quoted(new)))
+    }
+
+    /// What it is to the system, for a note.
+    pub(super) fn words(&self, name: &str) -> String {
+        let Instance { system, source, .. } = self;
+        let but = self.replaced.iter().map(|(old, new)| format!(", but {new} for {old}")).collect::<String>();
+        format!("{system} stands for {name}: it has the same GPUs, fabric and adapters{but} ({source})")
+    }
 }
 
 /// All of them, in the file's order.
@@ -42,7 +61,7 @@ pub(super) fn instance(name: &str) -> Option<&'static Instance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{system, system_names};
+    use crate::catalogue::{Parts, system, system_names, system_text};
 
     #[test]
     fn each_name_means_one_system_of_the_catalogue() {
@@ -51,6 +70,11 @@ mod tests {
         assert!(instances().len() > 5);
         for instance in instances() {
             assert!(known.contains(&instance.system.as_str()), "{instance:?}");
+            let text = system_text(&instance.system).unwrap();
+            for (old, new) in &instance.replaced {
+                assert!(text.contains(&format!("part = \"{old}\"")), "{instance:?}: nothing to replace");
+                assert!(Parts::embedded().get(new).is_some(), "{instance:?}: no part {new}");
+            }
             names.extend(instance.names.iter().map(|name| name.to_lowercase()));
         }
         assert!(names.iter().all(|name| !known.contains(&name.as_str())), "a system has its own name");
@@ -67,6 +91,7 @@ mod tests {
             ("Standard_ND96isr_H100_v5", "azure-ndv5"),
             ("bm.gpu.h200.8", "hgx-h200"),
             ("p5.48xlarge", "aws-p5"),
+            ("a3-megagpu-8g", "hgx-h100"),
         ] {
             let machine = system(name).unwrap().unwrap();
             assert_eq!(machine.name, key);

@@ -22,6 +22,8 @@ pub use system::{common_nvlink, common_width};
 pub use thresholds::{Floors, JoinedBy, ThresholdList, threshold_lists};
 pub use vendor::vendor_of;
 
+use std::borrow::Cow;
+
 use peerlane_machine::machine::{Machine, MachineKind};
 
 /// Names of the embedded systems, sorted.
@@ -46,11 +48,10 @@ fn named(name: &str) -> Option<((&'static str, &'static str), Option<&'static In
 /// An embedded system by its own name, or by one of [`instances`], which a note of the machine says then.
 pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
     let ((key, text), other) = named(name)?;
-    let read = system::read(text, key, MachineKind::Catalogue).map(|system| system.machine);
+    let text = other.map_or_else(|| text.into(), |instance| Cow::Owned(instance.text(text)));
+    let read = system::read(&text, key, MachineKind::Catalogue).map(|system| system.machine);
     Some(read.map(|mut machine| {
-        machine.notes.extend(other.map(|instance| {
-            format!("{key} stands for {name}: it has the same GPUs, fabric and adapters ({})", instance.source)
-        }));
+        machine.notes.extend(other.map(|instance| instance.words(name)));
         machine
     }))
 }

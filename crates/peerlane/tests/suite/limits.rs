@@ -98,16 +98,16 @@ fn a_text_of_too_many_statements_is_cut_with_a_warning() {
 #[test]
 fn machines_below_one_heading_have_names_of_their_own() {
     let mut text = "# The rack\n\n".to_owned();
-    for i in 0..4000 {
+    for i in 0..600 {
         // each is another machine, since its numbers are others
         let _ = writeln!(text, "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSYS\t0-{i}\nGPU1\tSYS\t X \t0-{i}\n");
     }
     let all = machines(text);
     let mut names: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
-    assert_eq!((names.len(), names[0], names[1]), (4000, "The rack", "The rack (2)"));
+    assert_eq!((names.len(), names[0], names[1]), (600, "The rack", "The rack (2)"));
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), 4000);
+    assert_eq!(names.len(), 600);
 }
 
 #[test]
@@ -158,10 +158,10 @@ fn a_host_of_thousands_of_numa_nodes_is_no_complete_graph() {
 #[test]
 fn rows_without_a_header_or_a_second_cell_are_passed_quickly() {
     let mut text = String::new();
-    for i in 0..60_000 {
+    for i in 0..20_000 {
         let _ = writeln!(text, "GPU{i}\tX");
     }
-    for i in 0..60_000 {
+    for i in 0..20_000 {
         let cells = if i % 500 == 499 { "X" } else { "X\tSYS" };
         let _ = writeln!(text, "GPU{i}\t{cells}");
     }
@@ -173,9 +173,9 @@ fn rows_without_a_header_or_a_second_cell_are_passed_quickly() {
 #[test]
 fn xml_of_any_shape_takes_memory_in_bounds() {
     let trees =
-        format!("<system version=\"1\"><cpu numaid=\"0\">{}</cpu></system>\n", "<pci/>".repeat(100_000)).repeat(12);
-    let attributes = format!("<system version=\"1\" {}><cpu numaid=\"0\"/></system>", "a=\"\" ".repeat(500_000));
-    let deep = format!("<system version=\"1\">{}", "<cpu numaid=\"0\">".repeat(100_000));
+        format!("<system version=\"1\"><cpu numaid=\"0\">{}</cpu></system>\n", "<pci/>".repeat(100_000)).repeat(3);
+    let attributes = format!("<system version=\"1\" {}><cpu numaid=\"0\"/></system>", "a=\"\" ".repeat(200_000));
+    let deep = format!("<system version=\"1\">{}", "<cpu numaid=\"0\">".repeat(50_000));
     for text in [trees, attributes, deep] {
         in_time(move || drop(assemble(scan(&text))));
     }

@@ -415,6 +415,25 @@ fn reduced_rounds_take_as_long_as_played_ones() {
 }
 
 #[test]
+fn a_gpu_without_its_adapter_takes_its_neighbours() {
+    let mut cluster = many("hgx-h200", 4, "fat-tree");
+    let rate = |cluster: &Cluster, workload: &str| point(cluster, workload, 1 << 34).algbw;
+    let one = "point-to-point:node1/GPU0:node2/GPU0";
+    let whole = ["all-reduce", one, "all-reduce:rail"].map(|workload| rate(&cluster, workload));
+    cluster.fail("node1/mlx5_0").unwrap();
+    let failed = ["all-reduce", one, "all-reduce:rail"].map(|workload| rate(&cluster, workload));
+    let [rings, lone, rails] = [0, 1, 2].map(|i| failed[i] / whole[i]);
+    // rings use the seven adapters that work everywhere; a lone message has its neighbour's to itself, and two rails share it
+    // while they are between nodes
+    assert!((rings / (7.0 / 8.0) - 1.0).abs() < 0.03, "{rings}");
+    assert!((lone - 1.0).abs() < 0.03, "{lone}");
+    assert!((0.5..0.75).contains(&rails), "{rails}");
+    cluster.fail("node1").unwrap();
+    let job = Job::Workload(one.parse().unwrap(), vec![Bytes(1 << 20)]);
+    assert!(simulate(&cluster, &job, false).is_err(), "node1 is joined to nothing");
+}
+
+#[test]
 fn a_failed_uplink_is_gone_round_and_shared() {
     let mut cluster = many("hgx-h200", 8, "fat-tree:2:3");
     let whole = both(&cluster, "all-reduce:rail", 1e9);

@@ -92,6 +92,11 @@ impl Explicit {
         Ok(1)
     }
 
+    /// How many links a port has.
+    pub(super) fn links_of(&self, port: Port) -> usize {
+        self.by_end.get(&End::Port(port.node, port.nic)).map_or(0, |end| self.adjacent[*end].len())
+    }
+
     /// All links, both ways.
     pub(super) fn channels(&self) -> impl Iterator<Item = u64> + use<> {
         0..2 * self.links.len() as u64

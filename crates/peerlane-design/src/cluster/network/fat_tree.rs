@@ -218,6 +218,12 @@ impl FatTree {
         Ok([false, true].map(|down| self.channel(level, switch, way, down)))
     }
 
+    /// The number of the port, node first, that a channel joins to a leaf.
+    pub(super) fn port_of(&self, nics: u32, channel: u64) -> Option<u64> {
+        let (level, lower, ..) = self.parts(channel);
+        (level == 0).then(|| self.port_at(nics, lower))
+    }
+
     /// See `Network::kind`.
     pub(super) fn kind(&self, channel: u64) -> u64 {
         let (level, _, _, down) = self.parts(channel);

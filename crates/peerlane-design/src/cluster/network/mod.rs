@@ -168,6 +168,44 @@ impl Network {
         }
     }
 
+    /// By node the NICs all of whose links have failed. A torus has one card a node, with links that go round for each other.
+    pub(crate) fn cut_off(&self) -> BTreeMap<u32, BTreeSet<u32>> {
+        let mut lost: BTreeMap<[u32; 2], usize> = BTreeMap::new();
+        for port in self.failed.iter().filter_map(|channel| self.port_of(*channel)) {
+            *lost.entry([port.node, port.nic]).or_default() += 1;
+        }
+        let mut cut: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for ([node, nic], failed) in lost {
+            let channels = match &self.shape {
+                Shape::FatTree(tree) => 2 * tree.up[0] as usize,
+                Shape::Explicit(links) => 2 * links.links_of(Port { node, nic }),
+                Shape::Torus(_) | Shape::Dragonfly(_) | Shape::Switch => 2,
+            };
+            if failed == channels {
+                cut.entry(node).or_default().insert(nic);
+            }
+        }
+        cut
+    }
+
+    /// The port at one end of a channel, where that is an adapter's link to a switch.
+    fn port_of(&self, channel: u64) -> Option<Port> {
+        let number = match &self.shape {
+            Shape::Torus(_) => None,
+            Shape::FatTree(tree) => tree.port_of(self.nics, channel),
+            Shape::Dragonfly(_) => (channel % 8 < 2).then_some(channel / 8),
+            Shape::Switch => Some(channel / 2),
+            Shape::Explicit(links) => {
+                return links.ends(channel).iter().find_map(|(end, _)| match end {
+                    End::Port(node, nic) => Some(Port { node: *node, nic: *nic }),
+                    End::Switch(_) => None,
+                });
+            }
+        }?;
+        let nics = u64::from(self.nics.max(1));
+        Some(Port { node: (number / nics) as u32, nic: (number % nics) as u32 })
+    }
+
     fn has_failed(&self, channel: u64) -> bool {
         match &self.shape {
             Shape::FatTree(tree) if tree.links(channel).is_some() => {

@@ -55,19 +55,15 @@ impl Router<'_> {
         Ok(number)
     }
 
-    /// From a GPU to the network (`out`), or back, in so many equal parts, which take its NICs in turn.
-    pub(super) fn leg_out(&mut self, gpu: NodeId, parts: u32, out: bool, via: Via) -> Result<u32, ClusterError> {
-        let key = (gpu, parts, out, via);
+    /// From a GPU to the network (`out`), or back, in equal parts through these NICs.
+    pub(super) fn leg_out(&mut self, gpu: NodeId, nics: Vec<u32>, out: bool, via: Via) -> Result<u32, ClusterError> {
+        let key = (gpu, nics, out, via);
         if let Some(number) = self.split_legs.get(&key) {
             return Ok(*number);
         }
-        let own = match via {
-            Via::Nic(nic) => vec![nic],
-            _ => self.nics_of(gpu).to_vec(),
-        };
         let mut legs = Vec::new();
-        for part in 0..parts as usize {
-            let nic = self.card(own[part % own.len()])?;
+        for nic in &key.1 {
+            let nic = self.card(*nic)?;
             let (from, to) = if out { (gpu, nic) } else { (nic, gpu) };
             legs.push(self.leg(from, to, Engine::Nic, via)?);
         }

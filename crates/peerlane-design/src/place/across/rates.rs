@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::workload::Workload;
 use crate::cluster::network::Port;
 use crate::cluster::rings::RingFinder;
-use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router};
+use crate::cluster::{Cluster, ClusterError, ClusterRoute, Place, Router, Via};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
 use peerlane_model::collectives::{joint, most_through};
@@ -152,15 +152,16 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
 
     /// Links of the network between the NICs of two GPUs of different nodes.
     pub(super) fn links(&self, from: usize, to: usize) -> usize {
-        let port =
-            |gpu: usize| Port { node: self.node_of(gpu) as u32, nic: self.router.nic_of(self.gpus[self.local(gpu)]) };
+        self.links_between(self.place(from), self.place(to)).unwrap_or(0)
+    }
+
+    fn links_between(&self, from: Place, to: Place) -> Result<usize, ClusterError> {
+        let Some(network) = self.cluster.network.as_ref().filter(|_| from.node != to.node) else { return Ok(0) };
+        let [a, b] = self.router.nic_pairs(network, from, to, Via::Direct)[0];
+        let [a, b] = [(from, a), (to, b)].map(|(place, nic)| Port { node: place.node, nic });
         let mut channels = Vec::new();
-        match &self.cluster.network {
-            Some(network) => {
-                network.path(port(from), port(to), &mut channels).map_or(0, |parts| channels.len() / parts as usize)
-            }
-            None => 0,
-        }
+        let parts = network.path(a, b, &mut channels)?;
+        Ok(channels.len() / parts as usize)
     }
 
     /// What a transfer between two GPUs reaches alone, in bytes a second.
@@ -176,13 +177,7 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
         }
         let engine = if self.workload.is_of_kernels() { Engine::Sm } else { Engine::Ce };
         let route = self.router.way(from, to, engine)?;
-        let mut links = 0;
-        if let Some(network) = self.cluster.network.as_ref().filter(|_| from.node != to.node) {
-            let port = |at: Place| Port { node: at.node, nic: self.router.nic_of(at.device) };
-            let mut channels = Vec::new();
-            let parts = network.path(port(from), port(to), &mut channels)?;
-            links = channels.len() / parts as usize;
-        }
+        let links = self.links_between(from, to)?;
         self.ways.insert((from, to), Way { route, links });
         Ok(())
     }

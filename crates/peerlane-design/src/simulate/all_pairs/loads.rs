@@ -10,15 +10,16 @@ use std::hash::BuildHasherDefault;
 
 use super::super::SimulateError;
 use super::super::mix::Mix;
+use super::Between;
 use crate::cluster::network::{Dragonfly, FatTree, Network, Port, Routing, Shape, Torus};
 
 type Loads = HashMap<u64, f64, BuildHasherDefault<Mix>>;
 
-/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries. `between` has the pairs of GPUs of two
-/// nodes that send through each pair of NICs.
-pub(super) fn busiest(network: &Network, nodes: u32, between: &[Vec<f64>]) -> Result<Vec<(u64, f64)>, SimulateError> {
+/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries.
+pub(super) fn busiest(network: &Network, nodes: u32, between: &Between) -> Result<Vec<(u64, f64)>, SimulateError> {
     let mut busiest = Busiest { network, most: HashMap::default() };
-    let served = product(between).filter(|_| network.failed.is_empty() && network.routing == Routing::Static);
+    let served =
+        product(&between.tables[0][0]).filter(|_| network.failed.is_empty() && network.routing == Routing::Static);
     let is_added = served.is_some_and(|served| added(network, nodes, &served, &mut busiest));
     if !is_added {
         followed(network, nodes, between)?.into_iter().for_each(|(channel, load)| busiest.add(channel, load));
@@ -208,10 +209,10 @@ impl Ends<'_> {
 
 /// What each channel carries, by the paths of all pairs. Paths from ports at one switch to one destination differ only in their
 /// first channel, so that one of each switch is followed.
-fn followed(network: &Network, nodes: u32, between: &[Vec<f64>]) -> Result<Loads, SimulateError> {
-    let sends = |nic: u32| between[nic as usize].iter().sum::<f64>();
-    let in_use = (0..nodes).flat_map(|node| (0..between.len() as u32).map(move |nic| Port { node, nic }));
-    let ports: Vec<Port> = in_use.filter(|port| sends(port.nic) > 0.0).collect();
+fn followed(network: &Network, nodes: u32, between: &Between) -> Result<Loads, SimulateError> {
+    let nics = between.tables[0][0].len();
+    let in_use = (0..nodes).flat_map(|node| (0..nics as u32).map(move |nic| Port { node, nic }));
+    let ports: Vec<Port> = in_use.filter(|port| between.sent(*port, nodes) > 0.0).collect();
     let mut by_switch: HashMap<(u64, u64), Vec<Port>> = HashMap::new();
     for (number, port) in (0..).zip(&ports) {
         // a port that shares its switch with none stands for itself
@@ -232,20 +233,23 @@ fn followed(network: &Network, nodes: u32, between: &[Vec<f64>]) -> Result<Loads
         Ok(())
     };
     for ((alone, _), sources) in &switches {
-        // by NIC of the destination: what all sources send to it, and those of each node
-        let mut all = vec![0.0; between.len()];
-        let mut own: HashMap<u32, Vec<f64>> = HashMap::new();
+        // by kind and NIC of the destination: what all sources send to it, and those of each node
+        let none = || vec![vec![0.0; nics]; between.tables.len()];
+        let mut all = none();
+        let mut own: HashMap<u32, Vec<Vec<f64>>> = HashMap::new();
         for from in sources {
-            let of_node = own.entry(from.node).or_insert_with(|| vec![0.0; between.len()]);
-            for (nic, pairs) in between[from.nic as usize].iter().enumerate() {
-                all[nic] += pairs;
-                of_node[nic] += pairs;
+            let of_node = own.entry(from.node).or_insert_with(none);
+            for (kind, table) in between.tables[between.kind(from.node)].iter().enumerate() {
+                for (nic, pairs) in table[from.nic as usize].iter().enumerate() {
+                    all[kind][nic] += pairs;
+                    of_node[kind][nic] += pairs;
+                }
             }
         }
         for to in &ports {
             let Some(from) = sources.iter().find(|from| from.node != to.node) else { continue };
-            let nic = to.nic as usize;
-            let load = all[nic] - own.get(&to.node).map_or(0.0, |of_node| of_node[nic]);
+            let (kind, nic) = (between.kind(to.node), to.nic as usize);
+            let load = all[kind][nic] - own.get(&to.node).map_or(0.0, |of_node| of_node[kind][nic]);
             // the first channel is the source's own
             if load > 1e-9 {
                 add(*from, *to, load, &|at| *alone == 1 || at > 0)?;
@@ -253,7 +257,7 @@ fn followed(network: &Network, nodes: u32, between: &[Vec<f64>]) -> Result<Loads
         }
         for from in sources.iter().filter(|_| *alone == 0) {
             let Some(to) = ports.iter().find(|to| to.node != from.node) else { continue };
-            add(*from, *to, sends(from.nic) * f64::from(nodes - 1), &|at| at == 0)?;
+            add(*from, *to, between.sent(*from, nodes), &|at| at == 0)?;
         }
     }
     Ok(loads)
@@ -270,8 +274,9 @@ mod tests {
         Network::new(shape, [nodes, nics], Rate::from_gbit(100.0), Seconds::new(0.0))
     }
 
-    fn pairs(served: &[f64]) -> Vec<Vec<f64>> {
-        served.iter().map(|from| served.iter().map(|to| from * to).collect()).collect()
+    fn pairs(served: &[f64]) -> Between {
+        let table = served.iter().map(|from| served.iter().map(|to| from * to).collect()).collect();
+        Between { cut: Vec::new(), tables: vec![vec![table]] }
     }
 
     /// Every pair's path, one by one.

@@ -112,7 +112,8 @@ impl Library {
             Ok((job, carried, held))
         };
         let found: Vec<_> = collectives.iter().map(of).collect::<Result<_, SimulateError>>()?;
-        let (startup, rerouted) = (cluster.latencies.stages, router.rerouted());
+        let without = router.nodes_with_cut_off().any(|node| node < nodes);
+        let (startup, rerouted) = (cluster.latencies.stages, router.rerouted() || without);
         let library = |(job, carried, held)| Library { job, carried, held, startup, rerouted, rings: rings.clone() };
         Ok(found.into_iter().map(library).collect())
     }
@@ -380,9 +381,13 @@ mod tests {
         // eight equal parts, of which one goes at half of 400 Gb/s, of which collectives reach 0.975
         let rate = predicted(&cluster, "ring+simple", 16 << 30).rate;
         assert!((0.92..=0.975).contains(&(rate / (8.0 * 25e9))), "{rate}");
+        // without it the rings are seven, everywhere
         cluster.fail("node1/mlx5_1").unwrap();
+        let rate = predicted(&cluster, "ring+simple", 16 << 30).rate;
+        assert!((0.91..=0.975).contains(&(rate / (7.0 * 50e9))), "{rate}");
+        cluster.fail("node1").unwrap();
         let refused = Library::of(&cluster, Collective::AllReduce, Choice::FREE, None).err().unwrap().to_string();
-        assert!(refused.contains("node1 port1"), "{refused}");
+        assert!(refused.contains("node1 port"), "{refused}");
     }
 
     #[test]
