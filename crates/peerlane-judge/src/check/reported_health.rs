@@ -162,7 +162,7 @@ fn of_area(area: Area) -> Words {
             fix: "Where requests wait for room in the KV cache, give it more of the GPU's memory: a smaller or quantized model, a quantized \
                   cache, a shorter context, fewer requests at once, more GPUs. A loss that is no number means that the training diverged, \
                   or that a GPU computes wrongly where it is always the same one. A failed request has its traceback above it.",
-            confirm: "the same numbers of the log over time; `nvidia-smi` while it runs",
+            confirm: "the same numbers of the log over time; `nvidia-smi -q` while it runs",
         },
     }
 }

@@ -145,7 +145,8 @@ impl Table {
 
     /// Takes `| 0 | Device Name: … |` and what stands below it, `|   | PCI BDF Address: … |`; `| Device ID | 0 |` and `| 3. GPU Power | Status: Ok |`.
     fn add_property(&mut self, line: &str, i: usize) -> bool {
-        let Some((left, right)) = line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')?.split_once('|'))
+        let Some((left, right)) =
+            line.trim().strip_prefix('|').and_then(|rest| rest.strip_suffix('|')?.split_once('|'))
         else {
             return false;
         };
@@ -304,7 +305,10 @@ mod tests {
         assert_eq!((gpus.len(), sound, bad), (2, 1, vec!["GPU1 Health: Alarm Fault".to_owned()]));
         let one = &gpus[0];
         assert_eq!((one.name.as_deref(), one.index, one.power), (Some("Ascend910"), Some(0), Some(157.5)));
-        assert_eq!((one.temperature, one.utilization, one.memory), (Some(34.0), Some(7.0), Some(Bytes::from_mib(65536))));
+        assert_eq!(
+            (one.temperature, one.utilization, one.memory),
+            (Some(34.0), Some(7.0), Some(Bytes::from_mib(65536)))
+        );
         assert_eq!((gpus[1].index, gpus[1].power, gpus[1].address), (Some(1), None, "0000:9f:00.0".parse().ok()));
     }
 
@@ -337,7 +341,10 @@ mod tests {
         );
         assert_eq!((sound, bad), (1, vec!["GPU1 GPU-State: Not Available Fault".to_owned()]));
         assert_eq!((gpus[0].name.as_deref(), gpus[0].temperature), (Some("MetaX C500"), Some(35.0)));
-        assert_eq!((gpus[0].power, gpus[0].utilization, gpus[0].memory), (Some(57.0), Some(3.0), Some(Bytes::from_mib(65536))));
+        assert_eq!(
+            (gpus[0].power, gpus[0].utilization, gpus[0].memory),
+            (Some(57.0), Some(3.0), Some(Bytes::from_mib(65536)))
+        );
     }
 
     #[test]

@@ -13,12 +13,11 @@ const TOOL: &str = "deviceQuery";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Run::default();
     let mut access = Access::default();
-    let mut ended = None;
     for (i, line) in text.iter() {
         let line = line.trim();
-        if line.starts_with("deviceQuery, CUDA Driver") {
-            ended = Some(i);
-        } else if line == "Result = PASS" && ended.take().is_some_and(|at| i <= at + 2) {
+        // the sample's last line but one, in old releases the last; it comes only where all devices answered
+        if line.starts_with("deviceQuery, CUDA Driver") && line.contains("NumDevs = ") && !line.contains("NumDevs = 0")
+        {
             let mut health = Health::default();
             health.sound(Area::Test, i);
             health.push(text, TOOL, found);

@@ -53,6 +53,8 @@ mod gpu_rows;
 mod ibdev2netdev;
 mod iblinkinfo;
 mod imex;
+mod installers;
+mod inxi;
 mod ip_link;
 mod job_state;
 mod kernel;
@@ -114,6 +116,7 @@ mod sysfs_tree;
 mod transferbench;
 mod transports;
 mod xml;
+mod xorg;
 
 pub(crate) use streams::LINE_PREFIX;
 

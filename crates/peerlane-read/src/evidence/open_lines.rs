@@ -58,7 +58,10 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
             None => {
                 forms.insert(form, all.len());
                 let quote = rest.chars().take(MAX_QUOTE).collect();
-                all.push((OpenLine { quote, host, count: 1, kind: kind(&head, rest, tracebacks.ends_program(i)) }, text.numbers(i, i).0));
+                all.push((
+                    OpenLine { quote, host, count: 1, kind: kind(&head, rest, tracebacks.ends_program(i)) },
+                    text.numbers(i, i).0,
+                ));
             }
         }
     }
@@ -188,7 +191,7 @@ mod tests {
             "peer exchange ... FAILED",
             "Result = FAIL",
             "test 3: FAIL",
-            "Segmentation fault (core dumped)",
+            "Trace/breakpoint trap (core dumped)",
             "frobnicate.cu:12: CUDA error: an unusual state",
             "rx_widget_errors: 12",
             "Recovery Errors: 505",
@@ -286,7 +289,10 @@ mod tests {
         // two processes at the same time
         let two = "(W pid=1) Traceback (most recent call last):\n(W pid=2) Traceback (most recent call last):\n\
                    (W pid=1)   File \"a.py\", line 2\n(W pid=2)     raise timeout\n(W pid=1) ValueError: one\n(W pid=2) ValueError: two\n";
-        assert_eq!(kinds(two).iter().map(|(quote, _)| quote.as_str()).collect::<Vec<_>>(), ["ValueError: one", "ValueError: two"]);
+        assert_eq!(
+            kinds(two).iter().map(|(quote, _)| quote.as_str()).collect::<Vec<_>>(),
+            ["ValueError: one", "ValueError: two"]
+        );
         // a warning with its source
         assert_eq!(kinds("/x/y.py:12: FutureWarning: z is old\n  warnings.warn(\n"), []);
     }

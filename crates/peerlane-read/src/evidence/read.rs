@@ -174,7 +174,10 @@ pub const READERS: &[Reader] = readers![
     rvs,
     sysfs_listing,
     rig_report,
-    progress;
+    progress,
+    xorg,
+    inxi,
+    installers;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
