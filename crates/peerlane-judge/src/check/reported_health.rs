@@ -54,8 +54,12 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;
+    let summary = match (area, grade) {
+        (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
+        _ => words.summary,
+    };
     RULE.raise(kind, severity, certainty)
-        .summary(format!("{}: {shown}", words.summary))
+        .summary(format!("{summary}: {shown}"))
         .expected(words.expected)
         .measured(shown)
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))

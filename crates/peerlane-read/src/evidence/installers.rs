@@ -4,10 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::health::Health;
-use super::{Found, Text};
-use peerlane_machine::fact::{Area, Grade};
+use super::{Fact, Found, Text};
+use peerlane_machine::fact::{Area, Message};
 
 const TOOL: &str = "installer's log";
+
+/// The most of a line that is kept, in characters.
+const QUOTE: usize = 120;
 
 /// Packages without which programs do not find the driver, or draw without it, up to the number of their release.
 const NEEDED: [&str; 5] = ["nvidia-driver-", "libnvidia-gl-", "libnvidia-compute-", "nvidia-dkms-", "amdgpu-dkms"];
@@ -43,10 +46,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     // where all of it goes, it is meant to
-    let grade = if is_kept { Grade::Fault } else { Grade::Suspect };
+    let id = if is_kept { "driver-packages-removed" } else { "driver-packages-purged" };
     for (start, (name, line)) in removed {
         if !there.contains(start) {
-            health.trouble(Area::Driver, grade, None, "removed, with nothing in its place:", name, line);
+            let (parts, quote) =
+                (vec![("package", name.to_owned())], text.line(line).trim().chars().take(QUOTE).collect());
+            let message = Message { id, parts, quote, host: None, count: 1 };
+            found.push(text, TOOL, text.numbers(line, line), Fact::Message(message));
         }
     }
     health.push(text, TOOL, found);
@@ -54,23 +60,30 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::health;
+    use super::super::testing::{health, scanned};
     use super::*;
 
     #[test]
     fn packages_that_go() {
         let removed = "Removing nvidia-driver-455 (455.23) ...\nRemoving libnvidia-gl-455:amd64 (455.23) ...\n";
-        let grades = |more: &str| {
-            health(scan, &format!("{removed}{more}")).troubles.into_iter().map(|t| t.grade).collect::<Vec<_>>()
+        let ids = |more: &str| {
+            let id = |fact| if let Fact::Message(message) = fact { Some(message.id) } else { None };
+            let found = scanned(scan, &format!("{removed}{more}")).evidence;
+            found.into_iter().filter_map(|e| id(e.fact)).collect::<Vec<_>>()
         };
-        assert_eq!(grades(""), [Grade::Suspect, Grade::Suspect]);
+        assert_eq!(ids(""), ["driver-packages-purged"; 2]);
         let other =
             "Setting up libnvidia-gl-450:i386 (450.80) ...\nSetting up libnvidia-compute-455:amd64 (455.45) ...\n";
-        assert_eq!(grades(other), [Grade::Fault, Grade::Fault]);
-        let next = "Setting up libnvidia-gl-460:amd64 (460.1) ...\nSetting up nvidia-driver-460 (460.1) ...\nDKMS: install completed.\n";
-        let report = health(scan, &format!("{removed}{next}"));
-        assert_eq!((report.sound, report.troubles.len()), (1, 0));
+        assert_eq!(ids(other), ["driver-packages-removed"; 2]);
+        let next = "Setting up libnvidia-gl-460:amd64 (460.1) ...\nSetting up nvidia-driver-460 (460.1) ...\n";
+        assert_eq!(ids(next), [""; 0]);
+    }
+
+    #[test]
+    fn what_was_installed() {
         let installer = "-> Installation of the NVIDIA Accelerated Graphics Driver for Linux-x86_64 (version: 525.1) is now complete.\n";
         assert_eq!(health(scan, installer).sound, 1);
+        assert_eq!(health(scan, "DKMS: install completed.\n").sound, 1);
+        assert_eq!(scanned(scan, "Removing nvidia-driver-455 would be wrong\n"), Found::default());
     }
 }

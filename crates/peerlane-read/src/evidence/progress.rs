@@ -96,7 +96,7 @@ fn answer(line: &str) -> Option<u32> {
     let posted = request.split_once("\"POST ").map(|(_, path)| path).filter(|path| path.starts_with('/'));
     posted.or_else(|| request.split_once("\"GET ").map(|(_, path)| path).filter(asked))?;
     let status = status.get(..3)?.parse().ok()?;
-    (status < 400 || status >= 500).then_some(status)
+    (!(400..500).contains(&status)).then_some(status)
 }
 
 /// How many requests wait, and the share of the cache that is used: `Waiting: 27 reqs, GPU KV cache usage: 100.0%`, `token usage: 0.97, …
@@ -238,7 +238,7 @@ mod tests {
         ] {
             let of = |last: &str| {
                 let steps: String = (1..4).map(|n| format!("{}\n", line.replace('N', &n.to_string()))).collect();
-                let number = loss(&steps.lines().next().unwrap()).unwrap();
+                let number = loss(steps.lines().next().unwrap()).unwrap();
                 assert!(number > 1.0, "{line}: {number}");
                 health(scan, &(steps + last))
             };

@@ -130,7 +130,8 @@ mod tests {
                 "32:00.0 Infiniband controller: Mellanox Technologies MT2910\n\tKernel driver in use: mlx5_core\n";
             reports(&format!("17:00.0 3D controller: NVIDIA Corporation GH100\n{driver}{modules}{other}"))
         };
-        assert_eq!(with("\tKernel driver in use: nvidia\n"), []);
+        let bound = with("\tKernel driver in use: nvidia\n");
+        assert_eq!((bound[0].sound, bound[0].troubles.len()), (2, 0));
         assert_eq!(with("\tKernel driver in use: nouveau\n")[0].troubles[0].grade, Grade::Limit);
         assert_eq!(with("")[0].troubles[0].grade, Grade::Suspect);
     }
