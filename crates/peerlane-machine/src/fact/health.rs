@@ -25,6 +25,8 @@ pub enum Area {
     Test,
     /// The state of a job's collectives.
     Job,
+    /// What a program says of its own work: requests, steps.
+    Program,
 }
 
 /// How bad something is.

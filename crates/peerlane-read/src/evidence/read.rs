@@ -125,6 +125,7 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_q,
     nvidia_smi_q_lines,
     nvidia_smi_csv,
+    accelerator_table,
     nvidia_smi_table,
     nvml,
     files_json,
@@ -172,7 +173,11 @@ pub const READERS: &[Reader] = readers![
     transferbench,
     rvs,
     sysfs_listing,
-    rig_report;
+    rig_report,
+    progress,
+    xorg,
+    inxi,
+    installers;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
