@@ -168,6 +168,15 @@ fn of_area(area: Area) -> Words {
                   or that a GPU computes wrongly where it is always the same one. A failed request has its traceback above it.",
             confirm: "the same numbers of the log over time; `nvidia-smi -q` while it runs",
         },
+        Area::Overlap => Words {
+            checked: "overlap of communication",
+            summary: "GPUs wait in a profiled job",
+            expected: "communication beside computing, and kernels all the time",
+            fix: "Hide communication: smaller or earlier gradient buckets, prefetched parameters, collectives on a stream of their own. Where \
+                  it cannot be hidden, make it shorter: `peerlane predict --collectives` says what the machine should reach, and the shortest \
+                  time of a size, which -v shows, what it reached at least. Where no kernel runs, the host is slow to launch: larger batches, CUDA graphs.",
+            confirm: "a profile of later steps without record_shapes and with_stack, which slow the host down",
+        },
     }
 }
 

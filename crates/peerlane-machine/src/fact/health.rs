@@ -27,6 +27,8 @@ pub enum Area {
     Job,
     /// What a program says of its own work: requests, steps.
     Program,
+    /// How much of a job's communication its computing hides.
+    Overlap,
 }
 
 /// How bad something is.

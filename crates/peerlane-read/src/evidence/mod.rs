@@ -31,6 +31,7 @@ mod tables;
 mod testing;
 mod text;
 pub mod tool;
+mod torch_profile;
 mod tree;
 mod words;
 

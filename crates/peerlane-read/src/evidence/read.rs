@@ -156,6 +156,7 @@ pub const READERS: &[Reader] = readers![
     nvloom,
     nccl_tests_json,
     nccl_inspector,
+    torch_profile,
     nccl_xml,
     nccl_graph,
     lstopo_xml,
