@@ -218,7 +218,14 @@ async function explain(at: number, a: string, b: string): Promise<Explanation> {
 }
 
 function partsOf(): Promise<Part[]> {
-  return (parts ??= engine.known("parts").then((text) => JSON.parse(text) as Part[]));
+  return (parts ??= engine.known("parts").then(
+    (text) => JSON.parse(text) as Part[],
+    // the worker was ended: another time
+    () => {
+      parts = null;
+      return [];
+    },
+  ));
 }
 
 /** A link is made, shown and copied; nobody gets it but who is given it. */
@@ -318,3 +325,5 @@ async function fillCatalogue(): Promise<void> {
 
 start();
 void follow();
+// the module gets ready, and its parts are read, while a person looks for an input
+void partsOf();
