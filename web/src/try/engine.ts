@@ -63,7 +63,8 @@ export class Engine {
     const all = inputs.reduce((sum, input) => sum + size(input), 0);
     let done = 0;
     for (const [at, input] of inputs.entries()) {
-      progress(`Reading ${input.name}, ${at + 1} of ${inputs.length}`, all > 0 && inputs.length > 1 ? done / all : null);
+      const place = inputs.length > 1 ? `, ${at + 1} of ${inputs.length}` : "";
+      progress(`Reading ${input.name}${place}`, all > 0 && inputs.length > 1 ? done / all : null);
       await this.#send(reading(input));
       done += size(input);
     }
