@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes what installs without a compiler: a wheel that carries the program (pip, uv, pipx), and a tarball with completions
-# and manual pages. Then tries both where nothing of this machine's is in reach. usage: scripts/package.sh [FOLDER]
+# Makes what installs without a compiler: a wheel with the Python package and the program (pip, uv, pipx), and a tarball of
+# the program with completions and manual pages. Then tries both where nothing of this machine's is in reach. usage: scripts/package.sh [FOLDER]
 # Both need glibc 2.28 or later (RHEL 8, Debian 10, Ubuntu 18.10) whatever this machine has: Zig links against that version.
 # Needs Rust, python3 with venv, and a network to PyPI and crates.io. Packages: target/package, or FOLDER.
 set -euo pipefail
@@ -19,9 +19,10 @@ rm -f "$out"/peerlane-*
 
 echo "== wheel"
 python3 -m venv "$work/tools"
-"$work/tools/bin/pip" install --quiet 'maturin>=1.9,<2' ziglang uv
-PATH="$work/tools/bin:$PATH" "$work/tools/bin/maturin" build --release --zig \
-    --compatibility "manylinux_${glibc/./_}" --out "$out" --quiet
+"$work/tools/bin/pip" install --quiet 'maturin>=1.9,<2' ziglang cargo-zigbuild uv
+export PATH="$work/tools/bin:$PATH" CARGO_TARGET_DIR="$PWD/target"
+scripts/python_documents.py --check
+maturin build --zig --compatibility "manylinux_${glibc/./_}" --out "$out" --quiet
 wheel=$(ls "$out"/peerlane-*.whl)
 
 echo "== tarball"
@@ -29,14 +30,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 name=peerlane-$version-$target
 folder=$work/$name
 mkdir -p "$folder/completions" "$folder/man"
-# the wheel's own binary, so that both packages hold the same program
-python3 - "$wheel" "$folder/peerlane" <<'PY'
-import sys, zipfile
-wheel = zipfile.ZipFile(sys.argv[1])
-name, = [name for name in wheel.namelist() if name.endswith(".data/scripts/peerlane")]
-open(sys.argv[2], "wb").write(wheel.read(name))
-PY
-chmod 755 "$folder/peerlane"
+cargo zigbuild --quiet --locked --profile dist -p peerlane-cli --target "$target.$glibc"
+install -m 755 "target/$target/dist/peerlane" "$folder/peerlane"
 "$folder/peerlane" completions bash > "$folder/completions/peerlane"
 "$folder/peerlane" completions zsh > "$folder/completions/_peerlane"
 "$folder/peerlane" completions fish > "$folder/completions/peerlane.fish"
@@ -48,14 +43,16 @@ tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --for
 (cd "$out" && sha256sum peerlane-* > SHA256SUMS)
 
 echo "== glibc"
-newest=$(python3 - "$folder/peerlane" <<'PY'
-import re, sys
-versions = set(re.findall(rb"GLIBC_(\d+)\.(\d+)", open(sys.argv[1], "rb").read()))
+newest=$(python3 - "$folder/peerlane" "$wheel" <<'PY'
+import re, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[2])
+files = [open(sys.argv[1], "rb").read(), *(wheel.read(name) for name in wheel.namelist() if name.endswith(".so"))]
+versions = {version for file in files for version in re.findall(rb"GLIBC_(\d+)\.(\d+)", file)}
 print("%d.%d" % max((int(a), int(b)) for a, b in versions))
 PY
 )
 [ "$(printf '%s\n%s\n' "$glibc" "$newest" | sort -V | tail -1)" = "$glibc" ] ||
-    { echo "the program needs glibc $newest, not $glibc" >&2; exit 1; }
+    { echo "a package needs glibc $newest, not $glibc" >&2; exit 1; }
 echo "needs glibc $newest or later"
 
 # No toolchain in PATH, no settings, another folder. `check` of the example ends with 1: it finds a fault.
@@ -79,6 +76,7 @@ echo "== pip, in a new environment"
 python3 -m venv "$work/pip"
 "$work/pip/bin/pip" install --quiet --no-index "$wheel"
 try "$work/pip/bin"
+(cd "$work/empty" && "$work/pip/bin/python" -c 'import peerlane; assert peerlane.check("slow-node").verdict == "fault"')
 
 echo "== uv tool"
 UV_TOOL_DIR="$work/uv" UV_TOOL_BIN_DIR="$work/uv-bin" UV_CACHE_DIR="$work/uv-cache" \

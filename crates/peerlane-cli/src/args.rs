@@ -56,7 +56,7 @@ partly done.";
 /// deliver, what it does deliver, and what to do about the difference.
 #[derive(Debug, Parser)]
 #[command(name = "peerlane", version, after_help = TARGETS, max_term_width = 100)]
-#[command(override_usage = "peerlane <COMMAND>", arg_required_else_help = true)]
+#[command(override_usage = "peerlane <COMMAND>", arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     /// The command to run; none only with `--licenses`.
     #[command(subcommand)]
@@ -98,10 +98,10 @@ pub(crate) fn command() -> clap::Command {
     examples::with_examples(Cli::command())
 }
 
-/// Reads the arguments of this process.
-pub(crate) fn parse() -> Result<Cli, clap::Error> {
+/// Reads the program's name and its arguments.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(words)?;
     if let Some((name, why)) = conditions::refused(&matches) {
         let named = command.find_subcommand_mut(name).map(|command| command.error(ErrorKind::ArgumentConflict, &why));
         return Err(named.unwrap_or_else(|| command.error(ErrorKind::ArgumentConflict, &why)));
@@ -154,6 +154,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Plant faults in simulated machines; test that check finds them and nothing else
     Selftest(SelftestArgs),
+    /// Show the help of a command, or a page of the manual, a rule or a term
+    Help(HelpArgs),
     /// Measures for 'measure', 'infer' and 'tune', in its own process
     #[command(hide = true)]
     Worker,
@@ -202,7 +204,7 @@ impl Detail {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WhatIf {
     /// Change the design first: 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
-    /// 'mlx5_0.method=bar1', 'GPU3=none' (docs/what-if.md); repeatable. 'NAME:CHANGE' changes only that machine
+    /// 'mlx5_0.method=bar1', 'GPU3=none' (peerlane help what-if); repeatable. 'NAME:CHANGE' changes only that machine
     #[arg(long = "what-if", value_name = "CHANGE")]
     pub(crate) edits: Vec<Edit>,
 }
@@ -241,6 +243,14 @@ pub(crate) struct ManArgs {
     /// Write all pages to this folder
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// Arguments of `help`.
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, a page (what-if, or fleet.md where a command has its name), a rule, a heading or a word of the glossary;
+    /// without one, the commands and the pages
+    pub(crate) topic: Vec<String>,
 }
 
 /// Arguments of `map`.

@@ -8,12 +8,13 @@
 use crate::system::{self, Owner};
 use peerlane_machine::one_line::shown;
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Carries to a worker what its parent took out of the lists of folders, for the worker's messages.
 const IGNORED: &str = "PEERLANE_IGNORED";
@@ -172,12 +173,24 @@ pub fn command(name: &str) -> Result<Command, Missing> {
     program(name, &path, Rule::environment()).map(prepared)
 }
 
+/// What starts this program again: a file, and words that stand before its arguments.
+static OWN: OnceLock<(PathBuf, Vec<OsString>)> = OnceLock::new();
+
+/// Says what starts this program again, where that is not the file of this process: within another program, as Python. Only the
+/// first call counts.
+pub fn started_by(file: PathBuf, words: Vec<OsString>) {
+    OWN.get_or_init(|| (file, words));
+}
+
 /// A command that runs this very program, as [`command`] does.
 ///
 /// # Errors
 /// The operating system does not tell where it is.
 pub fn own_command() -> io::Result<Command> {
-    Ok(prepared(env::current_exe()?))
+    let Some((file, words)) = OWN.get() else { return Ok(prepared(env::current_exe()?)) };
+    let mut command = prepared(file.clone());
+    command.args(words);
+    Ok(command)
 }
 
 /// The file of a program in the folders of `path`.

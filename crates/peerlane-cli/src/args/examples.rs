@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// A command, and its examples, each with what it is for. `topo.txt`, `run.json` and `records` stand for a user's own.
-const EXAMPLES: [(&str, [[&str; 2]; 2]); 21] = [
+const EXAMPLES: [(&str, [[&str; 2]; 2]); 22] = [
     (
         "check",
         [
@@ -134,6 +134,13 @@ const EXAMPLES: [(&str, [[&str; 2]; 2]); 21] = [
         [
             ["peerlane selftest --seed 1", "every kind of fault, with other noise; minutes"],
             ["peerlane selftest --fleet 100 --faults 5", "a fleet with five bad machines"],
+        ],
+    ),
+    (
+        "help",
+        [
+            ["peerlane help narrow-link", "what a rule looks at, and what to do"],
+            ["peerlane help what-if", "the page of the manual on --what-if"],
         ],
     ),
 ];

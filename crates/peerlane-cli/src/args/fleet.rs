@@ -16,7 +16,7 @@ Records of 'peerlane measure --nodes' count for each of their nodes, by its host
 
 A machine is named by its host, else by its folder, label or file. Records of one machine are its
 history. Machines of a kind (same GPUs, NICs and path classes) are compared if there are four or
-more. docs/rules.md, \"Comparing machines\", has the thresholds.
+more. `peerlane help comparing-machines` has the thresholds.
 
 Exit status: 0 done, 1 a machine at or above --fail-on, 2 failed, or something could not be read.";
 

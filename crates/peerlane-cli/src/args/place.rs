@@ -20,8 +20,8 @@ WORKLOAD is one of:
 On a cluster (TARGET, or a machine with --nodes and --network) jobs get nodes and GPUs of each:
   peerlane place hgx-h200 --nodes 4 --network rail --jobs 1x16+2x8
 
-The result is advice with predicted rates; no setting is changed. docs/placement.md explains how
-placements are ranked and searched.";
+The result is advice with predicted rates; no setting is changed.
+`peerlane help placement` explains how placements are ranked and searched.";
 
 /// Arguments of `place`.
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ nccl.conf if it is 'live', those that an NCCL log shows if it has one, and those
 without each setting in turn, and keeps what is faster in every pair. NVLink SHARP (NVLS) is off in
 all of them, and never suggested: on a shared host it can take GPUs out of service.
 
-docs/nccl-advice.md describes predictions and measurements.";
+`peerlane help nccl-advice` describes predictions and measurements.";
 
 /// Arguments of `tune`.
 #[derive(Debug, Args)]

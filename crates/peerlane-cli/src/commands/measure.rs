@@ -3,7 +3,6 @@
 mod cluster;
 mod nodes;
 
-use std::env;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc;
@@ -181,7 +180,7 @@ fn hint(keeper: &Keeper) -> String {
     if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
         return format!("nothing was measured, and {} is unchanged", shown(&path));
     }
-    let mut words: Vec<String> = env::args_os().skip(1).map(|word| quoted(&word)).collect();
+    let mut words: Vec<String> = crate::arguments().map(|word| quoted(word)).collect();
     if let Some(path) = keeper.path().filter(|_| keeper.is_shared()) {
         words = without(words, &["--to", "--host"]);
         words.extend(["-o".to_owned(), quoted(path.as_os_str())]);

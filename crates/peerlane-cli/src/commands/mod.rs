@@ -7,6 +7,7 @@ mod explain;
 mod fleet;
 mod gate;
 mod gather;
+mod help;
 mod infer;
 mod map;
 mod measure;
@@ -57,6 +58,7 @@ pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Fai
         Command::Systems(args) => systems::run(args, out),
         Command::Accuracy(args) => accuracy::run(args, out),
         Command::Completions(args) => shell::completions(args, out),
+        Command::Help(args) => help::run(args, out),
         Command::Man(args) => shell::man(args, out),
         Command::Selftest(args) => selftest::run(args, out),
     }

@@ -24,7 +24,7 @@ pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result
 /// Writes the page of the program or of one command; or all of them into a folder.
 pub(crate) fn man(args: &ManArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // builds the names `peerlane-check` of the commands' pages
-    let mut cli = args::command().disable_help_subcommand(true);
+    let mut cli = args::command();
     cli.build();
     match (&args.command, &args.output) {
         (_, Some(folder)) => all(&cli, folder)?,

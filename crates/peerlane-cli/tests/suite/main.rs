@@ -50,6 +50,7 @@ mod runs;
 mod schemas;
 mod screens;
 mod simulate;
+mod stability;
 mod terminal;
 mod thresholds;
 mod tune;

@@ -37,7 +37,7 @@ pub fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: bool) -
     hang(out, "", &proof(document))?;
     if verbose {
         let rates = "Rates are those of the slowest transfer while all jobs run, or all-reduce bus bandwidths; 1 GB is 10⁹ bytes; see \
-                     docs/placement.md.";
+                     `peerlane help placement`.";
         hang(out, "", rates)?;
     }
     Ok(())

@@ -92,7 +92,7 @@ fn healthy_clusters_accuse_nobody_for_days() {
 
 #[test]
 fn nobody_is_accused_for_being_at_the_edge_of_a_leaf_switch_or_behind_full_uplinks() {
-    for (nodes, shape) in [(300, "fat-tree:2"), (200, "fat-tree:2:4"), (130, "fat-tree:2:2"), (64, "torus:4x4x4")] {
+    for (nodes, shape) in [(130, "fat-tree:2"), (110, "fat-tree:2:4"), (90, "fat-tree:2:2"), (48, "torus:4x4x3")] {
         let fleet = of_days(&shaped("k20-cx3-snb", nodes, shape), &["", ""]);
         let few = |o: &&peerlane::fleet::Outlier| o.action != Action::Monitor || o.finding.rule != "late-between-nodes";
         assert_eq!(fleet.outliers.iter().filter(few).count(), 0, "{shape}: {:#?}", fleet.outliers);

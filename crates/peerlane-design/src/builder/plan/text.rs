@@ -9,7 +9,7 @@ use peerlane_model::assumptions::inter_socket_part;
 /// The file's text; `errors` gains what cannot be written.
 pub(super) fn file(sheet: &Sheet, owners: &[Owner], errors: &mut Vec<String>) -> String {
     let mut out = format!(
-        "# Written by 'peerlane new'. docs/system-files.md describes the format; 'peerlane check FILE' checks it again.\n\
+        "# Written by 'peerlane new'. 'peerlane help system-files' describes the format; 'peerlane check FILE' checks it again.\n\
          name = {}\n",
         quoted(&sheet.name)
     );

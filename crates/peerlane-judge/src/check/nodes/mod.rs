@@ -4,6 +4,7 @@
 //! its loopback shows.
 
 pub(super) mod all_reduces;
+mod alone;
 pub(super) mod apart;
 mod everywhere;
 pub(super) mod failures;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::alone::{Alone, MANY, is_a_distance, shared};
 use super::everywhere;
 use super::peers::{by_peers, usual_of_peers};
 use super::prelude::*;
@@ -35,12 +36,6 @@ fn slow_between_nodes(view: &View) -> Vec<Raised> {
     found.extend(all);
     raised(found)
 }
-
-/// More slow paths than this are not at fault one by one.
-const MANY: usize = 8;
-
-/// Paths that one finding names.
-const FEW: usize = 3;
 
 /// A suspect with what its values are.
 struct Slow {
@@ -140,7 +135,9 @@ pub(super) fn slow(
         let is_known = |suspect: &Suspect| {
             // other pairs may load the links of a path, other than those beside which host memory was measured there
             let beside = |i: &usize| hosts.is_of_pair(values[*i].step);
-            !by_verbs || !matches!(suspect.place, Place::Path(..)) || suspect.values.iter().all(beside)
+            let of_path = matches!(suspect.place, Place::Path(..));
+            let by_distance = || probe == Probe::Latency && suspect.values.iter().all(|i| is_a_distance(&values, *i));
+            !of_path || (!by_verbs || suspect.values.iter().all(beside)) && !by_distance()
         };
         found.extend(suspects(&values, run.nodes.len()).into_iter().filter(is_known).map(|suspect| {
             let median = |mut of: Vec<f64>| {
@@ -184,16 +181,25 @@ pub(super) fn slow(
     };
     groups.retain(|key, group| !has_cause(key, group));
     let is_path = |key: &Key, group: &[Slow]| {
-        matches!(key, Key::Pair(..)) && group.iter().all(|slow| !slow.latency && !slow.expected)
+        // a longer route shares more links, and its messages take longer, too
+        let is_rate = |slow: &Slow| !slow.latency;
+        matches!(key, Key::Pair(..))
+            && group.iter().any(is_rate)
+            && !group.iter().filter(|slow| is_rate(slow)).any(|slow| slow.expected)
     };
     let (paths, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|(key, group)| is_path(key, group));
     let mut findings: Vec<Finding> =
         others.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
-    let paths: Vec<Finding> = paths.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
-    if paths.len() > MANY {
-        findings.push(shared(&paths));
+    let alone = Alone::of(run);
+    let (mut shares, by_themselves): (Vec<_>, Vec<_>) = paths.iter().partition(|(key, _)| alone.is_shared(key));
+    let finding = |(key, group): &(Key, Vec<Slow>)| finding(run, joined, key, group, source);
+    if by_themselves.len() > MANY {
+        shares.extend(by_themselves);
     } else {
-        findings.extend(paths);
+        findings.extend(by_themselves.into_iter().map(finding));
+    }
+    if !shares.is_empty() {
+        findings.push(shared(&shares.into_iter().map(finding).collect::<Vec<_>>()));
     }
     findings
 }
@@ -202,29 +208,6 @@ pub(super) fn slow(
 pub(crate) fn slower_than(before: &NodesRun, after: &NodesRun, source: &str) -> Vec<Finding> {
     let steps: Vec<ComparedStep> = since(before, after).into_iter().map(|(step, _)| step).collect();
     slow(after, &steps, None, source, &BTreeSet::new())
-}
-
-/// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
-fn shared(paths: &[Finding]) -> Finding {
-    let cost = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.share);
-    let worst = paths.iter().map(cost).fold(0.0, f64::max);
-    let raised = SLOW_BETWEEN_NODES.raise(FindingKind::Design, Severity::Info, Certainty::Possible);
-    let summary = format!(
-        "{} paths have less of the rate than others while many run, down to {:.0} %: as where links between switches carry several \
-         pairs of a round, or one of these links is slow",
-        paths.len(),
-        100.0 * (1.0 - worst)
-    );
-    let example = paths.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)));
-    Finding {
-        measured: example.map_or_else(String::new, |finding| finding.measured.clone()),
-        expected: example.map_or_else(String::new, |finding| finding.expected.clone()),
-        fix: "Nothing is broken where the network is oversubscribed, or its routes are fixed. Where it should be neither, look for a slow \
-              or missing link between switches."
-            .to_owned(),
-        confirm: "`peerlane infer` of this record: leaf switches, and what the links above them carry; counters of the switches".to_owned(),
-        ..raised.summary(summary).about(paths.iter().flat_map(|finding| finding.subjects.clone()).take(FEW).collect()).finding
-    }
 }
 
 /// What is one finding.
