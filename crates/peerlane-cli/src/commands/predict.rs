@@ -99,8 +99,9 @@ fn collective_rates(out: &mut dyn Write, sizes: &[Bytes], assumed: &Assumptions)
         }
         rest = more;
     }
-    writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (peerlane help collectives.md)")?;
+    writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple")?;
     writeln!(out, "  assumed: a process for each GPU, and NVLink SHARP where the switches have it")?;
+    writeln!(out, "  more: peerlane help collectives")?;
     all.iter().zip(&powers).try_for_each(|(of, powers)| changes(out, of, powers))
 }
 

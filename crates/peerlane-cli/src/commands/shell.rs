@@ -17,6 +17,8 @@ pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result
     let cli = args::command();
     // hidden commands are for the program itself
     let mut visible = Command::new("peerlane").args(cli.get_arguments()).subcommands(shown(&cli).cloned());
+    // it has its own
+    visible = visible.disable_help_subcommand(true);
     clap_complete::generate(args.shell, &mut visible, "peerlane", &mut &mut *out);
     Ok(Outcome::default())
 }

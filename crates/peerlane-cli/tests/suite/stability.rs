@@ -30,12 +30,12 @@ fn walk<'a>(
     open: &mut Vec<&'a str>,
     found: &mut BTreeMap<String, BTreeSet<String>>,
 ) {
-    if let Some(name) = of["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-        if !open.contains(&name) {
-            open.push(name);
-            walk(root, &root["$defs"][name], path, open, found);
-            open.pop();
-        }
+    if let Some(name) = of["$ref"].as_str().and_then(|name| name.rsplit('/').next())
+        && !open.contains(&name)
+    {
+        open.push(name);
+        walk(root, &root["$defs"][name], path, open, found);
+        open.pop();
     }
     for alternative in ["anyOf", "oneOf", "allOf"].iter().flat_map(|key| of[key].as_array()).flatten() {
         walk(root, alternative, path, open, found);

@@ -248,7 +248,8 @@ fn words_of(algorithm: Algorithm) -> &'static str {
 
 /// The collective that a table is of.
 pub(crate) fn collective_of(curve: &Curve) -> Option<Collective> {
-    BY_RINGS.iter().find(|(name, _)| *name == curve.what).map(|(_, collective)| *collective)
+    let test = curve.what.strip_suffix("_mpi").unwrap_or(&curve.what);
+    BY_RINGS.iter().find(|(name, _)| *name == test).map(|(_, collective)| *collective)
 }
 
 /// Tables of collectives among all GPUs with large messages, each with its best rate.

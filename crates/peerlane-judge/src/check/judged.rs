@@ -14,6 +14,7 @@ use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGe
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus, PciRole};
 use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::Direction;
+use peerlane_machine::units::Bytes;
 use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
 use peerlane_read::evidence::tool;
@@ -86,7 +87,8 @@ fn look(context: &Context) -> Judged {
     add(are_nvlinks_known(view), "NVLinks");
     let rates = are_rates_comparable(view) || is_explained(context) || are_alike_over_nvlink(view);
     add(rates, "rates");
-    let collectives = collective_slow::is_comparable(view) || between_hosts::is_comparable(view);
+    let collectives =
+        collective_slow::is_comparable(view) || between_hosts::is_comparable(view) || are_beyond_a_link(view);
     add(collectives, "collectives");
     let (compared, open): (Vec<_>, Vec<_>) =
         unexplained_step::families(view).into_iter().partition(|(_, is_compared)| *is_compared);
@@ -159,6 +161,28 @@ const SWITCHED: usize = 4;
 /// Rates of pairs through NVSwitches, or over as many links each, are this close to each other.
 const ALIKE: f64 = 0.05;
 
+/// Smaller messages do not reach their full bandwidth.
+const LARGE: Bytes = Bytes::from_mib(64);
+
+/// Whether a collective with sound data is faster than one PCIe link carries: NVLink, or several adapters of each host, carried it. Without the
+/// machine no rate is expected, but what breaks such paths leaves far less.
+fn are_beyond_a_link(view: &View) -> bool {
+    let Some(pcie) = PcieWidth::new(PcieGeneration::Gen5, 16).raw_rate() else { return false };
+    let is_sound = |curve: &Curve| {
+        let mut wrong =
+            curve.series.iter().filter(|s| s.name.starts_with("wrong")).flat_map(|s| &s.values).flatten().peekable();
+        wrong.peek().is_some() && wrong.all(|count| *count == 0.0)
+    };
+    let gpus = view.of_kind(NodeKind::Gpu).len();
+    view.machine.curves.iter().any(|(curve, _)| {
+        // those of one machine whose GPUs are known are compared with what their links allow
+        let ranks = curve.settings.get("ranks").and_then(|ranks| ranks.parse::<usize>().ok()).unwrap_or(0);
+        let best = curve.best().filter(|best| best.size >= LARGE && best.rate.gb() > pcie.gb());
+        let is_open = gpus == 0 || ranks > gpus;
+        best.is_some() && is_open && is_sound(curve) && collective_slow::collective_of(curve).is_some()
+    })
+}
+
 /// Whether all pairs of several GPUs reach rates that only NVLink carries, and the same: without the product no rate is
 /// expected, but a fault of one GPU or link would make its pairs slower than the others.
 fn are_alike_over_nvlink(view: &View) -> bool {
@@ -188,8 +212,8 @@ fn are_classes_telling(view: &View) -> bool {
         && (classes.iter().any(|class| Some(class) != first) || first.is_some_and(|class| *class <= PathClass::Pxb))
 }
 
-/// Tools whose listings show what throttles a GPU, besides its temperature.
-const QUERIES: [&str; 2] = ["nvidia-smi -q", "NVML"];
+/// Tools whose listings show what throttles a GPU besides its temperature, or print an error in place of the state of one that fails.
+const QUERIES: [&str; 4] = ["nvidia-smi", "nvidia-smi -q", "NVML", "rocm-smi"];
 
 /// Of a listing with temperatures, whether it has limits or memory errors, too.
 fn state_of_gpus(fact: &Fact) -> Option<bool> {

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind, Unassigned};
+use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind, SwitchXid, Unassigned};
 use peerlane_machine::units::Bytes;
-use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning};
+use peerlane_read::knowledge::Weight;
+use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning, sxid};
 
 pub(super) const RULE: Rule = Rule::new("kernel-errors", Many(run));
 
@@ -239,36 +240,47 @@ fn actions<'a>(log: &Log, gpus: impl Iterator<Item = &'a PciAddress>) -> String 
 
 /// Fatal errors of NVSwitches, and, as a note, others.
 fn switch_errors(view: &View, logs: &[&KernelFacts]) -> Vec<Raised> {
-    let of_class = |fatal: bool| {
-        let errors: Vec<_> = logs.iter().flat_map(|log| &log.switch_xids).filter(|x| x.fatal == fatal).collect();
+    let weight = |x: &SwitchXid| sxid(x.code).map_or(Weight::Note, |entry| entry.weight);
+    let stalls = |x: &SwitchXid| !x.fatal && matches!(weight(x), Weight::Certain | Weight::Likely);
+    let costs = |x: &SwitchXid| !x.fatal && matches!(weight(x), Weight::Possible | Weight::Limit);
+    let of_class = |severity, class: &str, advice: &str, is_one: &dyn Fn(&SwitchXid) -> bool| {
+        let errors: Vec<_> = logs.iter().flat_map(|log| &log.switch_xids).filter(|x| is_one(x)).collect();
         let mut devices = Counts::new();
         errors.iter().for_each(|x| *devices.entry(x.address).or_default() += x.count);
         let codes: BTreeSet<u32> = errors.iter().map(|x| x.code).collect();
+        let fix = match codes.iter().map(|code| sxid(*code)).collect::<Option<Vec<_>>>().as_deref() {
+            Some([entry]) if !entry.fix.is_empty() => entry.fix,
+            _ => advice,
+        };
         let codes: Vec<String> = codes.iter().map(u32::to_string).collect();
+        let links: BTreeSet<u32> = errors.iter().flat_map(|x| &x.links).copied().collect();
+        let links: Vec<String> = links.iter().take(8).map(u32::to_string).collect();
+        let at = if links.is_empty() { String::new() } else { format!(", link {}", links.join(", ")) };
         let words = errors.iter().map(|x| {
-            let links: Vec<String> = x.links.iter().take(8).map(u32::to_string).collect();
-            let at = if links.is_empty() { String::new() } else { format!(", link {}", links.join(", ")) };
-            format!("SXid {} {}: {}{at}", x.code, name(view, x.address), x.what)
+            let what = sxid(x.code).map_or(x.what.as_str(), |entry| entry.summary);
+            format!("SXid {} {}: {what}", x.code, name(view, x.address))
         });
         let measured = distinct(words).into_iter().take(6).collect::<Vec<_>>().join("; ");
-        let class = if fatal { "fatal errors" } else { "errors that are not fatal" };
-        let summary = |names| format!("NVSwitch {names}: {class} (SXid {})", codes.join(", "));
+        let summary = |names| format!("NVSwitch {names}: {class} (SXid {}{at})", codes.join(", "));
         (!devices.is_empty()).then(|| {
-            report(view, if fatal { Error } else { Info }, &devices, summary)
+            report(view, severity, &devices, summary)
                 .expected("no fatal NVSwitch errors")
                 .measured(measured)
-                .fix(if fatal {
-                    "Stop all jobs, then reset the GPUs and NVSwitches together by the fabric manager's guide, or \
-                     restart the machine; in a virtual machine, the host must do this. If it recurs on the same link, \
-                     have the baseboard serviced."
-                } else {
-                    "If they occurred at start or at a reset, do nothing. If they recur while jobs run, read the fabric \
-                     manager's log and the links' error counters (`nvidia-smi nvlink -e`)."
-                })
+                .fix(fix)
                 .confirm("`dmesg | grep -i sxid`; the fabric manager's log (`/var/log/fabricmanager.log`)")
         })
     };
-    [of_class(true), of_class(false)].into_iter().flatten().collect()
+    let restart = "Stop all jobs, then reset the GPUs and NVSwitches together by the fabric manager's guide, or restart the machine; in a \
+                   virtual machine, the host must do this. If it recurs on the same link, have the baseboard serviced.";
+    let watch = "If they occurred at start or at a reset, do nothing. If they recur while jobs run, read the fabric manager's log and \
+                 the links' error counters (`nvidia-smi nvlink -e`).";
+    let all = [
+        of_class(Error, "fatal errors", restart, &|x| x.fatal),
+        of_class(Error, "errors after which the traffic of a GPU stops", restart, &stalls),
+        of_class(Warning, "errors that cost rate", watch, &costs),
+        of_class(Info, "errors that are not fatal", watch, &|x| !x.fatal && !stalls(x) && !costs(x)),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn pcie_errors(view: &View, log: &Log) -> Vec<Raised> {

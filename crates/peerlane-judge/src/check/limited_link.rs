@@ -65,6 +65,11 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let rates = capable.raw_rate().zip(PcieWidth { lanes: width.lanes, ..capable }.raw_rate());
     // a soldered device has no slot
     let portable = is_portable(view);
+    // devices that save power are at 2.5 GT/s: at any other rate it is the port that allows no more
+    let is_port = !narrow
+        && device != Device::Disk
+        && width.generation > Some(PcieGeneration::Gen1)
+        && view.at(first.device).is_some_and(|id| view.fabric().node(id).kind.is_device());
     let (summary, fix) = if narrow {
         (
             format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
@@ -75,6 +80,20 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
                 "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
                  generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
                  this rate."
+            },
+        )
+    } else if is_port {
+        (
+            format!(
+                "The kernel found {} at PCIe {width}, although capable of {capable}: the port {} allows no more",
+                list(&names),
+                first.at
+            ),
+            if portable {
+                "The machine has a lid or a battery: its devices are soldered to ports that are slower. Plan with this rate."
+            } else {
+                "Move the card to a slot of its generation, best of the CPU: those of chipsets and older boards are slower. The BIOS may set \
+                 the speed of the slot, too. If there is no faster one, plan with this rate."
             },
         )
     } else if device == Device::Disk {
@@ -96,11 +115,13 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let severity = match device {
         Device::Peer | Device::Unknown | Device::OfALog if narrow => Warning,
         Device::Disk => Warning,
+        _ if is_port => Warning,
         _ => Info,
     };
     let more = if of.len() > 1 { format!("; {} devices have such a line", of.len()) } else { String::new() };
     let kind = match device {
         Device::Disk => Design,
+        _ if is_port => Design,
         _ if narrow && portable => Design,
         _ if !narrow => Measurement,
         Device::OfALog => Design,

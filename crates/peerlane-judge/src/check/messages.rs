@@ -249,7 +249,14 @@ pub(super) fn follow(raised: Vec<Raised>) -> Vec<Raised> {
     for one in follow {
         let rule = cause(&one).copied().unwrap_or_default();
         match kept.iter_mut().find(|r| r.finding.rule == rule) {
-            Some(known) => causes::adopt(known, one),
+            Some(known) => {
+                // what only may be a fault explains one that is certain to be one
+                if known.finding.severity < Error && one.finding.severity == Error {
+                    known.finding.severity = Error;
+                    known.finding.certainty = known.finding.certainty.max(Likely);
+                }
+                causes::adopt(known, one);
+            }
             None => kept.push(one),
         }
     }
@@ -338,5 +345,8 @@ mod tests {
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].finding.evidence, ["fabric-not-ready", "cuda-fabric-802"]);
         assert_eq!(follow(vec![of("cuda-fabric-802")]).len(), 1);
+        let line = Raised::new("open-line", Fault, Warning, Possible);
+        let ended = follow(vec![line, of("torchrun-failed")]);
+        assert_eq!((ended.len(), ended[0].finding.severity, ended[0].finding.certainty), (1, Error, Likely));
     }
 }

@@ -17,7 +17,7 @@ fn run(view: &View) -> Option<Raised> {
         let at = origin.lines.map_or(0, |(first, _)| first);
         // of exceptions the one that came most often, and the last one, ended the program; of other lines the first may be the cause
         match line.kind {
-            OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
+            OpenKind::End | OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
             _ => (line.kind, Reverse(0), at),
         }
     });
@@ -31,22 +31,93 @@ fn run(view: &View) -> Option<Raised> {
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} other kinds of lines") } else { String::new() };
     let lines = all.iter().map(|(line, _)| line.count).fold(0, u32::saturating_add);
+    let ends = first.kind == OpenKind::End;
+    let own = own_fault(&first.quote).filter(|_| ends);
     let summary = match lines {
+        _ if let Some((what, _)) = own => {
+            format!("A program ended with an error of {what}, and not of the machine: \"{}\"", first.quote)
+        }
+        _ if ends => format!("A program ended with an error: \"{}\"", first.quote),
         1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
         _ => format!("{lines} lines speak of trouble that is not known here, foremost: \"{}\"", first.quote),
     };
     let raised = RULE
-        .raise(Fault, Warning, Possible)
+        .raise(Fault, if ends { Error } else { Warning }, if ends { Likely } else { Possible })
         .summary(summary)
         .expected("no line that reports a failure")
         .measured(all.iter().take(SHOWN).map(quote).collect::<Vec<_>>().join("; ") + &more)
         .evidence(view.cite(all.iter().map(|(_, origin)| *origin)))
-        .fix(
+        .fix(if let Some((_, fix)) = own {
+            fix
+        } else if ends {
+            "Read the traceback above that line: its last place in the program's own files says where, the exception what. Mostly it is \
+             the program, its data or its settings, and not the machine; a word of CUDA, NCCL or memory in it says otherwise."
+        } else {
             "Read the lines in their place in the log, the first one first, and look for their words in the documents of the \
-             program that printed them. If they are known to be harmless here, add them to a folder of knowledge (`--knowledge`).",
-        )
+             program that printed them. If they are known to be harmless here, add them to a folder of knowledge (`--knowledge`)."
+        })
         .confirm("whether the lines come again when the job is started again");
     Some(raised)
+}
+
+/// What exceptions of Python's own say that went wrong, and what to do. `RuntimeError` and those of frameworks may be about anything.
+const OWN: [(&[&str], &str, &str); 5] = [
+    (
+        &["FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "FileExistsError"],
+        "a path",
+        "Give the program a path that exists on the node where it runs: a relative one depends on the folder of the job, and local disks \
+         are not shared.",
+    ),
+    (
+        &["PermissionError"],
+        "a permission",
+        "Let the user of the job read or write what the line names, or name another place; a container may have another user.",
+    ),
+    (
+        &["ModuleNotFoundError", "ImportError"],
+        "its environment",
+        "Install what is missing in the release that the program asks for, in the environment in which the job runs (`pip list`; `which \
+         python` in the job).",
+    ),
+    (
+        &["ConnectionError", "ConnectionRefusedError", "HTTPError", "URLError", "ReadTimeout", "ConnectTimeout"],
+        "a service that it calls",
+        "Look whether that service answers from the node (`curl -v`), with the job's proxy and token; nodes often have no way out.",
+    ),
+    (
+        &[
+            "KeyError",
+            "IndexError",
+            "AttributeError",
+            "NameError",
+            "TypeError",
+            "ValueError",
+            "AssertionError",
+            "UnboundLocalError",
+            "ZeroDivisionError",
+            "SyntaxError",
+            "IndentationError",
+            "RecursionError",
+            "NotImplementedError",
+            "JSONDecodeError",
+            "UnicodeDecodeError",
+            "StopIteration",
+            "OverflowError",
+            "EOFError",
+        ],
+        "its own code, data or arguments",
+        "Read the last place of the traceback that is in the program's own files. Arguments or data that it does not expect, or a package of \
+         a release that no longer fits it, are the usual causes.",
+    ),
+];
+
+/// Whose fault an exception is by its name, if not the machine's.
+fn own_fault(quote: &str) -> Option<(&'static str, &'static str)> {
+    let name = quote.split([':', ' ']).next()?.rsplit('.').next()?;
+    // what is raised of devices and their libraries has such names, too
+    let is_of_device =
+        ["CUDA", "cuda", "NCCL", "GPU", "gpu", "device", "memory"].iter().any(|word| quote.contains(word));
+    OWN.iter().find(|(names, ..)| names.contains(&name) && !is_of_device).map(|(_, what, fix)| (*what, *fix))
 }
 
 #[cfg(test)]
@@ -69,6 +140,20 @@ mod tests {
         }
         let all = findings(&machine, raised);
         assert!(all[0].summary.ends_with("foremost: \"E: 1\""), "{}", all[0].summary);
+    }
+
+    #[test]
+    fn an_exception_at_the_end_is_a_fault() {
+        let mut machine = switched(1);
+        let line = OpenLine { quote: "E: 1".to_owned(), host: None, count: 1, kind: OpenKind::End };
+        state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+        let all = findings(&machine, raised);
+        assert_eq!((all[0].severity, all[0].certainty), (Error, Likely));
+        assert_eq!(all[0].summary, "A program ended with an error: \"E: 1\"");
+        let what = |quote: &str| own_fault(quote).map(|(what, _)| what);
+        assert_eq!(what("builtins.KeyError: 'x'"), Some("its own code, data or arguments"));
+        assert_eq!(what("PermissionError: [Errno 13] Permission denied: '/x'"), Some("a permission"));
+        assert_eq!((what("ValueError: no CUDA device"), what("RuntimeError: x")), (None, None));
     }
 
     #[test]

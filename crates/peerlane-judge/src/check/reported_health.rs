@@ -54,8 +54,12 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;
+    let summary = match (area, grade) {
+        (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
+        _ => words.summary,
+    };
     RULE.raise(kind, severity, certainty)
-        .summary(format!("{}: {shown}", words.summary))
+        .summary(format!("{summary}: {shown}"))
         .expected(words.expected)
         .measured(shown)
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
@@ -154,6 +158,24 @@ fn of_area(area: Area) -> Words {
             fix: "Look at the ranks that are behind or missing first: a process that ended, a host that hangs, or a rank that called \
                   another collective. The others only wait for them.",
             confirm: "the stack of the ranks that are behind (`py-spy dump`); `dmesg` on their hosts",
+        },
+        Area::Program => Words {
+            checked: "work of the program",
+            summary: "A program's own work fails or has to wait",
+            expected: "requests that are answered at once, and steps with losses that are numbers",
+            fix: "Where requests wait for room in the KV cache, give it more of the GPU's memory: a smaller or quantized model, a quantized \
+                  cache, a shorter context, fewer requests at once, more GPUs. A loss that is no number means that the training diverged, \
+                  or that a GPU computes wrongly where it is always the same one. A failed request has its traceback above it.",
+            confirm: "the same numbers of the log over time; `nvidia-smi -q` while it runs",
+        },
+        Area::Overlap => Words {
+            checked: "overlap of communication",
+            summary: "GPUs wait in a profiled job",
+            expected: "communication beside computing, and kernels all the time",
+            fix: "Hide communication: smaller or earlier gradient buckets, prefetched parameters, collectives on a stream of their own. Where \
+                  it cannot be hidden, make it shorter: `peerlane predict --collectives` says what the machine should reach, and the shortest \
+                  time of a size, which -v shows, what it reached at least. Where no kernel runs, the host is slow to launch: larger batches, CUDA graphs.",
+            confirm: "a profile of later steps without record_shapes and with_stack, which slow the host down",
         },
     }
 }

@@ -25,6 +25,10 @@ pub enum Area {
     Test,
     /// The state of a job's collectives.
     Job,
+    /// What a program says of its own work: requests, steps.
+    Program,
+    /// How much of a job's communication its computing hides.
+    Overlap,
 }
 
 /// How bad something is.

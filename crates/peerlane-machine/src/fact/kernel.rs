@@ -137,6 +137,8 @@ pub struct KernelFacts {
     pub unlimited: Vec<PciAddress>,
     /// GPUs and network adapters of which their drivers logged anything.
     pub started: Vec<PciAddress>,
+    /// How often the link of a network interface, or of a PCIe controller on a chip, came up.
+    pub links_up: u32,
     /// Whether the driver of a GPU that is no PCI device, as systems on a chip have them, logged anything.
     pub has_gpu_on_chip: bool,
     /// Whether the log shows a lid or a battery: the machine is portable, and its devices are soldered.

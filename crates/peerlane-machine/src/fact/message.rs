@@ -26,6 +26,8 @@ impl Message {
 /// warned did not end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpenKind {
+    /// An exception with which a program ended.
+    End,
     /// An exception that a program raised.
     Exception,
     /// Any other line about a failure.

@@ -13,12 +13,11 @@ const TOOL: &str = "deviceQuery";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Run::default();
     let mut access = Access::default();
-    let mut ended = None;
     for (i, line) in text.iter() {
         let line = line.trim();
-        if line.starts_with("deviceQuery, CUDA Driver") {
-            ended = Some(i);
-        } else if line == "Result = PASS" && ended.take().is_some_and(|at| i <= at + 2) {
+        // the sample's last line but one, in old releases the last; it comes only where all devices answered
+        if line.starts_with("deviceQuery, CUDA Driver") && line.contains("NumDevs = ") && !line.contains("NumDevs = 0")
+        {
             let mut health = Health::default();
             health.sound(Area::Test, i);
             health.push(text, TOOL, found);
@@ -40,10 +39,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 run.last = i;
             }
             if let Some(gpu) = run.gpus.last().filter(|gpu| is_without_ecc(line, gpu)) {
-                let parts = gpu.index.map(|index| ("gpu", index.to_string())).into_iter().collect();
-                let quote = line.to_owned();
-                let message = Message { id: "gpu-ecc-off", parts, quote, host: None, count: 1 };
-                found.push(text, TOOL, text.numbers(i, i), Fact::Message(message));
+                found.push(text, TOOL, text.numbers(i, i), ecc_off(gpu, line));
             }
             // the last line of a block
             run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
@@ -124,8 +120,19 @@ fn is_without_ecc(line: &str, gpu: &GpuFacts) -> bool {
     let off = line
         .split_once(':')
         .is_some_and(|(label, value)| label.trim() == "Device has ECC support" && value.trim() == "Disabled");
-    let name = || gpu.name.as_deref().unwrap_or_default();
-    off && WITH_ECC.iter().any(|word| name().split([' ', '-']).any(|part| part == *word))
+    off && has_ecc(gpu)
+}
+
+/// Whether a GPU is made for data centres, where its memory is meant to be checked.
+pub(super) fn has_ecc(gpu: &GpuFacts) -> bool {
+    let name = gpu.name.as_deref().unwrap_or_default();
+    WITH_ECC.iter().any(|word| name.split([' ', '-']).any(|part| part == *word))
+}
+
+/// That its memory is not checked, as a line shows.
+pub(super) fn ecc_off(gpu: &GpuFacts, line: &str) -> Fact {
+    let parts = gpu.index.map(|index| ("gpu", index.to_string())).into_iter().collect();
+    Fact::Message(Message { id: "gpu-ecc-off", parts, quote: line.trim().to_owned(), host: None, count: 1 })
 }
 
 /// `2 / 1 / 0`: domain, bus and device in decimal; old releases print no domain, where only 0 was possible.

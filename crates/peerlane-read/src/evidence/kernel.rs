@@ -6,6 +6,7 @@ mod freebsd;
 mod gpus;
 mod host;
 mod iommu;
+mod links;
 mod windows;
 
 use super::line_head::is_stamp_of_kernel;
@@ -15,6 +16,7 @@ use super::{Fact, Found, Text};
 use super::{IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
 use devices::Devices;
 use host::Host;
+use links::Links;
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
 use windows::Windows;
 
@@ -54,7 +56,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
-    let mut ports = freebsd::Ports::default();
+    let (mut ports, mut links) = (freebsd::Ports::default(), Links::default());
     let mut of_kernel = 0;
     let (mut by_log, mut has_iommu) = (false, false);
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
@@ -65,7 +67,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(message) = message(line) {
             of_kernel += 1;
             facts.is_portable |= host::shows_portable(message);
-            is_read |= devices.read(i, message, &mut facts) | host.read(i, message);
+            is_read |=
+                devices.read(i, message, &mut facts) | host.read(i, message) | links.read(i, message, &mut facts);
         }
         named = gpus::named(line).map(|address| (i, address)).or(named);
         // an Xid names its GPU itself
@@ -101,6 +104,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     devices.push(text, found);
     ports.push(text, found);
+    links.push(text, found);
     host.push(text, found);
     // a log without a line that matters is a log all the same
     if of_kernel >= ENOUGH && found.evidence.is_empty() {

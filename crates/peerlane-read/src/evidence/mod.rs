@@ -5,6 +5,7 @@
 //! block, warnings for what it could not read. A text may hold many formats and several machines
 //! among prose. No scanner panics, and none invents what is missing.
 
+mod accelerator_table;
 mod aer;
 mod archive;
 mod budget;
@@ -30,6 +31,7 @@ mod tables;
 mod testing;
 mod text;
 pub mod tool;
+mod torch_profile;
 mod tree;
 mod words;
 
@@ -52,6 +54,8 @@ mod gpu_rows;
 mod ibdev2netdev;
 mod iblinkinfo;
 mod imex;
+mod installers;
+mod inxi;
 mod ip_link;
 mod job_state;
 mod kernel;
@@ -93,6 +97,7 @@ mod p2pmark;
 mod path_matrix;
 mod pci_listing;
 mod perftest;
+mod progress;
 mod prose;
 mod rate_table;
 mod rdma_ports;
@@ -112,6 +117,7 @@ mod sysfs_tree;
 mod transferbench;
 mod transports;
 mod xml;
+mod xorg;
 
 pub(crate) use streams::LINE_PREFIX;
 

@@ -10,11 +10,11 @@ const TOOL: &str = "scheduler";
 const PARTS: [&str; 10] = ["gpu", "nvlink", "nvswitch", "xid", "ecc", "nvidia", "nvml", "dcgm", "infiniband", "ib_"];
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["ealth check failed:", "Reason=", "LastHeartbeatTime"]) {
+    if !text.holds(&["ealth check failed:", "Reason=", "LastHeartbeatTime", "Started container"]) {
         return;
     }
     let mut health = Health::default();
-    let mut within = false;
+    let (mut within, mut is_events) = (false, false);
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
         if let Some((_, check)) = line.split_once("ealth check failed:") {
@@ -22,6 +22,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(reason) = reason(line) {
             let part = line.split_once("NodeName=").and_then(|(_, rest)| rest.split_whitespace().next());
             health.trouble(Area::Node, Grade::Fault, part, "reason:", reason, i);
+        } else if ["Type", "Reason", "Age", "From", "Message"].iter().all(|column| line.contains(column)) {
+            is_events = true;
+        } else if is_events && line.trim_start().starts_with("Normal") && line.contains("Started container") {
+            // what stood before it is over
+            health.sound(Area::Node, i);
         } else if line.contains("LastHeartbeatTime") {
             within = true;
         } else if let Some((name, is_sound)) = condition(line).filter(|_| within) {
@@ -77,6 +82,16 @@ mod tests {
         let bad: Vec<_> = report.troubles.iter().map(|t| t.what.as_str()).collect();
         assert_eq!((report.sound, bad), (1, vec!["health check failed:", "reason:", "GPUHealthy"]));
         assert_eq!(report.troubles[1].part.as_deref(), Some("gpu7"));
+    }
+
+    #[test]
+    fn a_container_that_started() {
+        let head = "  Type    Reason   Age  From     Message\n";
+        let started = "  Normal  Started  38m  kubelet  Started container worker\n";
+        let found = scanned(scan, &format!("{head}{started}"));
+        let Fact::Health(report) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        assert_eq!((report.area, report.sound, report.troubles.len()), (Area::Node, 1, 0));
+        assert_eq!(scanned(scan, started), Found::default());
     }
 
     #[test]

@@ -3,29 +3,42 @@
 //! A GPU takes two lines, and a third with its MIG mode since driver 450. Names may be cut, with or without `...`;
 //! they are kept as printed.
 
+use super::accelerator_table;
+use super::device_query::{ecc_off, has_ecc};
 use super::health::Health;
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::{Area, Grade};
+use peerlane_machine::fact::{Area, Grade, Message};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = super::tool::NVIDIA_SMI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let (mut table, mut ecc) = (Table::default(), Health::default());
+    // rows below the head of another maker's table
+    let mut is_of_others = false;
     text.walk(|i| {
         let line = text.line(i);
+        is_of_others = !line.contains("NVIDIA-SMI") && (is_of_others || accelerator_table::is_head(text, i));
         if line.contains("NVIDIA-SMI") {
             table.finish(text, found);
             table.driver = driver(line);
         }
-        let cells = cells(line)?;
+        if line.contains("Processes:") && lists_no_process(text, i) {
+            table
+                .held
+                .drain(..)
+                .for_each(|(line, message)| found.push(text, TOOL, text.numbers(line, line), Fact::Message(message)));
+        }
+        let cells = cells(line).filter(|_| !is_of_others)?;
         let gpu = first_line(cells)?;
         let (part, errors) = (gpu.index.map(|n| format!("GPU{n}")), cells[2].split_whitespace().next_back()?);
         if errors.parse::<u64>().is_ok_and(|errors| errors > 0) {
             ecc.trouble(Area::Gpu, Grade::Fault, part.as_deref(), "uncorrected ECC errors:", errors, i);
+        } else if errors == "Off" && has_ecc(&gpu) {
+            found.push(text, TOOL, text.numbers(i, i), ecc_off(&gpu, line));
         }
         Some(table.take(text, i, gpu, found))
     });
@@ -102,6 +115,29 @@ struct Table {
     driver: Option<String>,
     gpus: Vec<GpuFacts>,
     lines: Span,
+    /// Those whose memory is in use while they do nothing, with their lines.
+    held: Vec<(usize, Message)>,
+}
+
+/// From this share of a GPU's memory on, another program finds no room.
+const FULL: f64 = 0.9;
+
+/// What is said of a GPU that does nothing and whose memory is full, if that is so by its second line.
+fn held(gpu: &GpuFacts, line: &str) -> Option<Message> {
+    let [_, memory, _] = cells(line)?;
+    let (used, total) = memory.split_once('/')?;
+    let mib = |text: &str| number_and_unit(text.trim()).filter(|(_, unit)| *unit == "MiB").map(|(number, _)| number);
+    let (used, total) = (mib(used)?, mib(total)?);
+    let parts = [("gpu", gpu.index?.to_string()), ("used", used.to_string()), ("total", total.to_string())];
+    let message =
+        Message { id: "gpu-memory-held", parts: parts.into(), quote: line.trim().to_owned(), host: None, count: 1 };
+    (gpu.utilization == Some(0.0) && used >= FULL * total).then_some(message)
+}
+
+/// Whether the list of processes from `first` on has none.
+fn lists_no_process(text: &Text, first: usize) -> bool {
+    let ruled = (first + 1..(first + 6).min(text.len())).find(|i| text.line(*i).starts_with("|====="));
+    ruled.is_some_and(|i| text.line(i + 1).starts_with("+-") || text.line(i + 1).contains("No running processes found"))
 }
 
 impl Table {
@@ -110,6 +146,7 @@ impl Table {
         let mut last = first;
         if cells(text.line(first + 1)).is_some_and(|cells| second_line(cells, &mut gpu)) {
             last += 1;
+            self.held.extend(held(&gpu, text.line(last)).map(|message| (last, message)));
             let mig = cells(text.line(last + 1)).filter(|[a, b, _]| a.trim().is_empty() && b.trim().is_empty());
             if let Some([_, _, mode]) = mig {
                 last += 1;
@@ -175,6 +212,21 @@ mod tests {
 ";
 
     #[test]
+    fn memory_that_no_listed_process_holds() {
+        let table = |used: u32, process: &str| {
+            let text = format!(
+                "| NVIDIA-SMI 565.77      Driver Version: 565.77 |\n|   0  NVIDIA A10   Off |   00000000:61:00.0 Off |   Off |\n\
+                 |  0%   43C    P8             16W /  450W |   {used}MiB /  24564MiB |      0%      Default |\n\
+                 | Processes:            |\n|  GPU   PID   Usage |\n|====================|\n{process}+-----+\n"
+            );
+            let found = super::super::testing::scanned(scan, &text);
+            found.evidence.iter().filter(|e| matches!(&e.fact, Fact::Message(m) if m.id == "gpu-memory-held")).count()
+        };
+        assert_eq!((table(24045, ""), table(24045, "|  No running processes found |\n"), table(240, "")), (1, 1, 0));
+        assert_eq!(table(24045, "|    0   N/A  N/A   1234   C   python   24036MiB |\n"), 0);
+    }
+
+    #[test]
     fn old_and_new_drivers() {
         let (all, found) = tables(&format!("{OLD}\n{NEW}"));
         assert_eq!(found.warnings, []);
@@ -211,6 +263,16 @@ mod tests {
         );
         assert_eq!((found.warnings.len(), all[0][0].temperature, all[0][0].power), (0, Some(38.0), Some(4.0)));
         assert_eq!((all[0][1].name.as_deref(), all[0][1].address), (Some("Orin (nvgpu)"), None));
+    }
+
+    #[test]
+    fn memory_that_is_not_checked() {
+        let row = |name: &str| format!("|   0  {name}   Off  | 00000000:03:00.0 Off |                  Off |\n");
+        let said = |name: &str| {
+            let found = super::super::testing::scanned(scan, &row(name));
+            found.evidence.iter().filter(|e| matches!(e.fact, Fact::Message(_))).count()
+        };
+        assert_eq!((said("NVIDIA H800"), said("NVIDIA RTX 6000 Ada Gene...")), (1, 0));
     }
 
     #[test]

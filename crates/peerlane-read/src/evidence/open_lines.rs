@@ -4,6 +4,7 @@
 //! errors that is not zero. Prose, options, help texts and counters of zero do not. In logs of the system, whose lines are about anything,
 //! a line must name a device or a driver of paths between GPUs, adapters and host memory.
 
+mod traceback;
 mod words;
 
 use std::collections::HashMap;
@@ -12,7 +13,8 @@ use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
-use words::{Words, exception, is_counter, is_failure, is_of_others, is_setting, is_traceback, names_part};
+use traceback::Tracebacks;
+use words::{Words, exception, is_counter, is_failure, is_of_others, is_setting, names_part};
 
 const TOOL: &str = "lines that are not known";
 
@@ -33,31 +35,33 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     let known = known(text, understood, found, false);
     let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
     let mut all: Vec<(OpenLine, u32)> = Vec::new();
-    // the exception at the end of a traceback is the report
-    let ends_in_exception =
-        text.iter().any(|(_, line)| exception(without_place(line.get(head(line).end..).unwrap_or_default()).trim()));
+    let tracebacks = Tracebacks::of(text);
     for (i, line) in text.iter() {
-        if known.get(i) == Some(&true) || line.len() > LONGEST || line.trim().is_empty() {
+        let is_passed_over = known.get(i) == Some(&true) || tracebacks.is_within(i);
+        if is_passed_over || line.len() > LONGEST || line.trim().is_empty() {
             continue;
         }
         let head = head(line);
-        let whole = without_place(line.get(head.end..).unwrap_or_default());
-        let rest = whole.trim();
-        if ends_in_exception && (is_traceback(rest) || is_within_traceback(&head, whole)) {
-            continue;
-        }
-        if !speaks_of_trouble(&head, rest) || kernel::is_read(line) || fabric_manager::is_read(line) {
+        let rest = without_place(line.get(head.end..).unwrap_or_default()).trim();
+        let is_told = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
+        if !is_told || kernel::is_read(line) || fabric_manager::is_read(line) {
             continue;
         }
         let host = head.host.or(hosts.at(i)).map(str::to_owned);
         let form = (host.clone(), form(rest));
         let last = all.len().checked_sub(1).filter(|_| all.len() >= MOST);
         match forms.get(&form).copied().or(last).and_then(|at| all.get_mut(at)) {
-            Some((known, _)) => known.count = known.count.saturating_add(1),
+            Some((known, _)) => {
+                known.count = known.count.saturating_add(1);
+                known.kind = known.kind.min(kind(&head, rest, tracebacks.ends_program(i)));
+            }
             None => {
                 forms.insert(form, all.len());
                 let quote = rest.chars().take(MAX_QUOTE).collect();
-                all.push((OpenLine { quote, host, count: 1, kind: kind(&head, rest) }, text.numbers(i, i).0));
+                all.push((
+                    OpenLine { quote, host, count: 1, kind: kind(&head, rest, tracebacks.ends_program(i)) },
+                    text.numbers(i, i).0,
+                ));
             }
         }
     }
@@ -67,9 +71,11 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
 }
 
 /// What a line is.
-fn kind(head: &Head, line: &str) -> OpenKind {
+fn kind(head: &Head, line: &str, ends_program: bool) -> OpenKind {
     let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word));
-    if exception(line) && !head.is_system {
+    if ends_program {
+        OpenKind::End
+    } else if exception(line) && !head.is_system {
         OpenKind::Exception
     } else if warns || head.level == Some(Level::Warning) {
         OpenKind::Warning
@@ -87,11 +93,6 @@ fn without_place(line: &str) -> &str {
         is_place.then(|| rest.strip_prefix(' ').unwrap_or(rest))
     };
     place().unwrap_or(line)
-}
-
-/// Whether a line is one of those that a program logs one by one of a traceback: the places and their sources, which are indented.
-fn is_within_traceback(head: &Head, line: &str) -> bool {
-    head.level == Some(Level::Error) && line.starts_with("  ")
 }
 
 /// Leaves of a file of a whole system's report only the lines that name a part, where nothing else was understood in it: such
@@ -190,7 +191,7 @@ mod tests {
             "peer exchange ... FAILED",
             "Result = FAIL",
             "test 3: FAIL",
-            "Segmentation fault (core dumped)",
+            "Trace/breakpoint trap (core dumped)",
             "frobnicate.cu:12: CUDA error: an unusual state",
             "rx_widget_errors: 12",
             "Recovery Errors: 505",
@@ -223,6 +224,7 @@ mod tests {
             "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
             "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
             "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
+            "[ 1.234567] nf_widget: default widget rule not found",
             "[ 1.234567] i915 0000:00:02.0: [drm] Panel is missing widgets, which are not used",
             "[ 12.345] (WW) NVIDIA(0): the widget is missing",
             "2024-05-20 10:11:12.123456: I core/util/port.cc:113] widgets failed before and are invalid now",
@@ -260,9 +262,39 @@ mod tests {
             [
                 ("a widget failed", OpenKind::Warning),
                 ("E failed to start.", OpenKind::Error),
-                ("KeyError: one", OpenKind::Exception)
+                ("KeyError: one", OpenKind::End)
             ]
         );
+    }
+
+    #[test]
+    fn the_exception_that_ends_a_program() {
+        let kinds = |text: &str| -> Vec<(String, OpenKind)> {
+            let of = |fact| if let Fact::OpenLine(line) = fact { Some((line.quote, line.kind)) } else { None };
+            scan_text(&Text::new("t", text.as_bytes())).evidence.into_iter().filter_map(|e| of(e.fact)).collect()
+        };
+        let report = "Traceback (most recent call last):\n  File \"a.py\", line 2, in f\n    raise Failed(timeout=3)\n";
+        let ended = format!("step 1\n{report}data.Missing: no failed part\n");
+        assert_eq!(kinds(&ended), [("data.Missing: no failed part".to_owned(), OpenKind::End)]);
+        // it went on, or the text is cut
+        let went_on = format!("{report}ValueError: one\n{}", "step\n".repeat(20));
+        assert_eq!(kinds(&went_on), [("ValueError: one".to_owned(), OpenKind::Exception)]);
+        assert_eq!(kinds(report), [("Traceback (most recent call last):".to_owned(), OpenKind::Error)]);
+        // the cause, and not what follows from it
+        let chain = format!(
+            "{report}ValueError: one\n\nThe above exception was the direct cause of the following exception:\n\n\
+             {report}RuntimeError: two\n"
+        );
+        assert_eq!(kinds(&chain), [("ValueError: one".to_owned(), OpenKind::End)]);
+        // two processes at the same time
+        let two = "(W pid=1) Traceback (most recent call last):\n(W pid=2) Traceback (most recent call last):\n\
+                   (W pid=1)   File \"a.py\", line 2\n(W pid=2)     raise timeout\n(W pid=1) ValueError: one\n(W pid=2) ValueError: two\n";
+        assert_eq!(
+            kinds(two).iter().map(|(quote, _)| quote.as_str()).collect::<Vec<_>>(),
+            ["ValueError: one", "ValueError: two"]
+        );
+        // a warning with its source
+        assert_eq!(kinds("/x/y.py:12: FutureWarning: z is old\n  warnings.warn(\n"), []);
     }
 
     #[test]

@@ -125,6 +125,7 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_q,
     nvidia_smi_q_lines,
     nvidia_smi_csv,
+    accelerator_table,
     nvidia_smi_table,
     nvml,
     files_json,
@@ -155,6 +156,7 @@ pub const READERS: &[Reader] = readers![
     nvloom,
     nccl_tests_json,
     nccl_inspector,
+    torch_profile,
     nccl_xml,
     nccl_graph,
     lstopo_xml,
@@ -172,7 +174,11 @@ pub const READERS: &[Reader] = readers![
     transferbench,
     rvs,
     sysfs_listing,
-    rig_report;
+    rig_report,
+    progress,
+    xorg,
+    inxi,
+    installers;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.

@@ -19,7 +19,9 @@ pub fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     }
     let rates: Vec<String> = curves
         .iter()
-        .map(|curve| curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default())
+        .map(|curve| {
+            curve.best().map(|at| format!("{} at {}", at.rate, at.size)).or_else(|| largest(curve)).unwrap_or_default()
+        })
         .collect();
     let times: Vec<String> = curves.iter().map(|curve| smallest(curve).unwrap_or_default()).collect();
     let headings = ["Measured by message size", "highest rate", "smallest message"].map(str::to_owned);
@@ -55,6 +57,13 @@ fn name(curve: &Curve) -> String {
 
 /// Times of larger messages add nothing to their rates.
 const SMALL: Bytes = Bytes(64 << 10);
+
+/// The first time of the largest message, of a table without rates: `10200.90 µs at 32 MiB`.
+fn largest(curve: &Curve) -> Option<String> {
+    let (series, unit) = curve.series.iter().find_map(|series| Some((series, series.unit?)))?;
+    let (size, value) = curve.sizes.iter().zip(&series.values).max_by_key(|(size, _)| **size)?;
+    Some(format!("{:.2} µs at {size}", unit.time((*value)?)?.us()))
+}
 
 /// The time of the smallest message: `6.2 µs at 8 B`.
 fn smallest(curve: &Curve) -> Option<String> {

@@ -37,6 +37,11 @@ fn known(code: u32) -> Option<&'static Entry> {
     entry(&format!("xid-{code}"))
 }
 
+/// What is known of an error of an NVSwitch.
+pub(super) fn sxid(code: u32) -> Option<&'static Entry> {
+    entry(&format!("sxid-{code}"))
+}
+
 /// What a code is about, how bad it is, and what it means.
 pub(super) fn meaning(code: u32) -> (About, Severity, &'static str) {
     let Some(entry) = known(code) else { return (About::Unknown, Info, "error") };

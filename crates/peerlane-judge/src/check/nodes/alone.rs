@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
-use super::slow::{Key, SLOW_BETWEEN_NODES};
 use peerlane_measure::nodes::{Cell, Compared, NodesRun, Probe, Step};
 
 /// More slow paths than this are not at fault one by one.
@@ -57,16 +56,16 @@ impl Alone {
     }
 
     /// Whether a pair that nothing measured by itself is explained by what the others showed.
-    pub(super) fn is_shared(&self, key: &Key) -> bool {
-        matches!(key, Key::Pair(a, b) if self.clears && !self.pairs.contains(&(*a, *b)))
+    pub(super) fn is_shared(&self, pair: (usize, usize)) -> bool {
+        self.clears && !self.pairs.contains(&pair)
     }
 }
 
 /// Many slow paths at once, as one finding: pairs of a round share links between switches, and no path alone is at fault.
-pub(super) fn shared(paths: &[Finding]) -> Finding {
+pub(super) fn shared(rule: &Rule, paths: &[Finding]) -> Finding {
     let cost = |finding: &Finding| finding.cost.map_or(0.0, |cost| cost.share);
     let worst = paths.iter().map(cost).fold(0.0, f64::max);
-    let raised = SLOW_BETWEEN_NODES.raise(FindingKind::Design, Severity::Info, Certainty::Possible);
+    let raised = rule.raise(FindingKind::Design, Severity::Info, Certainty::Possible);
     let summary = format!(
         "{} less of the rate than others while many run, down to {:.0} %: as where links between switches carry several pairs of a \
          round, or one of these links is slow",

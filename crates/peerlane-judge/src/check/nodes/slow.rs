@@ -191,7 +191,8 @@ pub(super) fn slow(
     let mut findings: Vec<Finding> =
         others.iter().map(|(key, group)| finding(run, joined, key, group, source)).collect();
     let alone = Alone::of(run);
-    let (mut shares, by_themselves): (Vec<_>, Vec<_>) = paths.iter().partition(|(key, _)| alone.is_shared(key));
+    let (mut shares, by_themselves): (Vec<_>, Vec<_>) =
+        paths.iter().partition(|(key, _)| matches!(key, Key::Pair(a, b) if alone.is_shared((*a, *b))));
     let finding = |(key, group): &(Key, Vec<Slow>)| finding(run, joined, key, group, source);
     if by_themselves.len() > MANY {
         shares.extend(by_themselves);
@@ -199,7 +200,7 @@ pub(super) fn slow(
         findings.extend(by_themselves.into_iter().map(finding));
     }
     if !shares.is_empty() {
-        findings.push(shared(&shares.into_iter().map(finding).collect::<Vec<_>>()));
+        findings.push(shared(&SLOW_BETWEEN_NODES, &shares.into_iter().map(finding).collect::<Vec<_>>()));
     }
     findings
 }

@@ -45,6 +45,15 @@ const DRIVERS: [(&str, u16, u32); 25] = [
 /// The free driver of NVIDIA's GPUs: no CUDA, and since Maxwell the clocks of the firmware.
 const NOUVEAU: &str = "nouveau";
 
+/// Words of NVIDIA's driver and of programs that need it.
+const OF_NVIDIA: [&str; 5] = ["NVRM", "nvidia", "CUDA", "cuda", "NCCL"];
+
+/// Whether a chip that nouveau names, `NVIDIA GP106 (136000a1)`, is one whose clocks it cannot raise: those since the second Maxwell.
+fn keeps_clocks(rest: &str) -> bool {
+    let chip = rest.strip_prefix("NVIDIA ").unwrap_or_default();
+    ["GM2", "GP", "GV", "TU", "GA", "AD"].iter().any(|start| chip.starts_with(start))
+}
+
 /// Whether a driver is a GPU's.
 pub(super) fn drives_gpus(driver: &str) -> bool {
     DRIVERS.iter().any(|(name, _, class)| *name == driver && class >> 16 == 0x03)
@@ -70,8 +79,8 @@ pub(super) struct Devices {
     /// Buses below host bridges.
     roots: Vec<(u32, u8)>,
     lines: Span,
-    /// GPUs that nouveau drives, with the line that says so; another driver may take them over.
-    nouveau: Vec<(PciAddress, usize)>,
+    /// GPUs that nouveau drives, with the line that says so, and whether it leaves them at low clocks; another driver may take them over.
+    nouveau: Vec<(PciAddress, usize, bool)>,
 }
 
 impl Devices {
@@ -121,15 +130,15 @@ impl Devices {
         if facts.started.len() < MOST && !facts.started.contains(&address) {
             facts.started.push(address);
         }
-        self.nouveau.retain(|(known, _)| *known != address || driver == NOUVEAU);
+        self.nouveau.retain(|(known, ..)| *known != address || driver == NOUVEAU);
         // where it gives up, it names no chip
         let works = rest.is_empty() || rest.starts_with("NVIDIA ") || rest.starts_with("DRM: VRAM");
         if driver == NOUVEAU
             && works
             && self.nouveau.len() < MOST
-            && !self.nouveau.iter().any(|(known, _)| *known == address)
+            && !self.nouveau.iter().any(|(known, ..)| *known == address)
         {
-            self.nouveau.push((address, i));
+            self.nouveau.push((address, i, keeps_clocks(rest)));
         }
         if self.functions.len() < MOST_FUNCTIONS {
             self.functions.entry(address).or_insert_with(|| {
@@ -159,9 +168,12 @@ impl Devices {
     /// States the devices, if there are GPUs, NVSwitches or adapters among them.
     pub(super) fn push(self, text: &Text, found: &mut Found) {
         let mut health = Health::default();
-        for (address, line) in &self.nouveau {
+        let needs_cuda = text.holds(&OF_NVIDIA);
+        for (address, line, is_slow) in &self.nouveau {
             let part = address.to_string();
-            health.trouble(Area::Driver, Grade::Limit, Some(&part), "Kernel driver in use:", NOUVEAU, *line);
+            // a desktop needs no CUDA
+            let grade = if needs_cuda || *is_slow { Grade::Limit } else { Grade::Note };
+            health.trouble(Area::Driver, grade, Some(&part), "driven by", NOUVEAU, *line);
         }
         health.push(text, super::TOOL, found);
         let Some(lines) = self.lines.numbers(text) else { return };
@@ -288,12 +300,16 @@ mod tests {
 
     #[test]
     fn nouveau_is_a_limit_until_another_driver_takes_the_gpu() {
-        let nouveau = "[    7.4] nouveau 0000:01:00.0: NVIDIA GP106 (136000a1)\n";
+        let nouveau = "[    7.4] nouveau 0000:01:00.0: NVIDIA GF116 (0cf200a1)\n";
         let limits = |body: &str| {
             let facts = read(body);
-            facts.iter().filter(|f| matches!(f, Fact::Health(h) if h.troubles[0].value == "nouveau")).count()
+            facts.iter().filter(|f| matches!(f, Fact::Health(h) if h.troubles[0].grade == Grade::Limit)).count()
         };
-        assert_eq!(limits(nouveau), 1);
+        assert_eq!(
+            (limits(nouveau), limits(&format!("{nouveau}[    9.1] nvidia: loading out-of-tree module\n"))),
+            (0, 1)
+        );
+        assert_eq!(limits(&nouveau.replace("GF116", "GP106")), 1);
         assert_eq!(limits(&format!("{nouveau}[    9.4] nvidia 0000:01:00.0: enabling device (0000 -> 0003)\n")), 0);
     }
 

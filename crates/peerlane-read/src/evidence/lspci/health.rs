@@ -23,6 +23,7 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
         let part = device.address.map(|address| address.to_string());
         let mut report =
             |area, grade, what, value: &str| health.trouble(area, grade, part.as_deref(), what, value, block.at);
+        let mut has_driver = false;
         match block.driver.as_deref() {
             Some(driver) if device.is_gpu() && device.vendor == Some(0x10de) && WITHOUT_CUDA.contains(&driver) => {
                 report(Area::Driver, Grade::Limit, "Kernel driver in use:", driver);
@@ -30,6 +31,7 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
             Some(driver @ "vfio-pci") if device.is_gpu() || device.is_nic() => {
                 report(Area::Driver, Grade::Note, "Kernel driver in use:", driver);
             }
+            Some(_) if device.is_gpu() || device.is_nic() => has_driver = true,
             // a listing that was not filtered names the driver next to the modules
             None if block.has_modules
                 && (shows_drivers || device.running.lanes.is_some())
@@ -39,13 +41,16 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
             }
             _ => {}
         }
-        // disks, RAID cards and others: a link that is narrower than the card is worth a note
+        // RAID cards and others: a link that is narrower than the card is worth a note; a disk's rate is that of its link
         let is_other = device.role == PciRole::Endpoint && !device.is_gpu() && !device.is_nic();
         if let Some((now, most)) = device.running.lanes.zip(device.capable.lanes)
             && is_other
             && (1..most).contains(&now)
         {
-            report(Area::Pcie, Grade::Note, "the card's link:", &format!("x{now} of x{most}"));
+            let is_disk = device.class.is_some_and(|class| class >> 8 == 0x0108);
+            let (grade, what) =
+                if is_disk { (Grade::Limit, "the disk's link:") } else { (Grade::Note, "the card's link:") };
+            report(Area::Pcie, grade, what, &format!("x{now} of x{most}"));
         }
         let is_below = |other: &Block| {
             let bus = other.device.address.map(|at| (at.domain, at.bus));
@@ -64,6 +69,9 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
                 ),
                 false => health.sound(Area::Pcie, block.at),
             }
+        }
+        if has_driver {
+            health.sound(Area::Driver, block.at);
         }
     }
 }
@@ -122,7 +130,8 @@ mod tests {
                 "32:00.0 Infiniband controller: Mellanox Technologies MT2910\n\tKernel driver in use: mlx5_core\n";
             reports(&format!("17:00.0 3D controller: NVIDIA Corporation GH100\n{driver}{modules}{other}"))
         };
-        assert_eq!(with("\tKernel driver in use: nvidia\n"), []);
+        let bound = with("\tKernel driver in use: nvidia\n");
+        assert_eq!((bound[0].sound, bound[0].troubles.len()), (2, 0));
         assert_eq!(with("\tKernel driver in use: nouveau\n")[0].troubles[0].grade, Grade::Limit);
         assert_eq!(with("")[0].troubles[0].grade, Grade::Suspect);
     }

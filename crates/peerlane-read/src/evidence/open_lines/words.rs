@@ -274,7 +274,10 @@ pub(super) fn is_setting(line: &str) -> bool {
 
 /// Whether it is a line of a program's source, which only mentions errors.
 fn is_source(line: &str) -> bool {
-    line.ends_with([';', '{', '}', '\\']) || line.starts_with("//") || line.starts_with("/*") || line.starts_with("--")
+    line.ends_with([';', '{', '}', '\\', '('])
+        || line.starts_with("//")
+        || line.starts_with("/*")
+        || line.starts_with("--")
 }
 
 /// `rx_crc_errors: 12`, `Recovery Errors: 505`, `symbol_error = 3`: a counter of failures that is not zero.
@@ -395,10 +398,14 @@ const DISPLAY: [&str; 17] = [
 ];
 
 /// Drivers, buses and devices of paths between GPUs, adapters and host memory, in lines of the system.
-const PARTS: [&str; 32] = [
+const PARTS: [&str; 36] = [
     "NVRM",
     "NVIDIA(",
     "AMDGPU(",
+    "NOUVEAU(",
+    "RADEON(",
+    "intel(",
+    "modeset(",
     "nvidia",
     "nvswitch",
     "nvlink",
@@ -467,7 +474,9 @@ pub(super) fn names_part(line: &str) -> bool {
     let mut words = line.split([' ', ':']).filter(|word| !word.is_empty());
     let (driver, device) = (words.next().unwrap_or_default(), line.split(' ').nth(1).unwrap_or_default());
     let is_of_device = device.matches(':').count() >= 2 && device.contains('.') && driver.len() <= 24;
-    let named = |text: &str| PARTS.iter().any(|part| text.contains(part));
+    // where a word begins: `efa` is no part of `default`
+    let begins = |text: &str, at: usize| !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    let named = |text: &str| PARTS.iter().any(|part| text.match_indices(part).any(|(at, _)| begins(text, at)));
     match is_of_device {
         true => DRIVERS.contains(&driver) || named(driver),
         false => named(line),

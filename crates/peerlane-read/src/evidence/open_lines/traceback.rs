@@ -1,0 +1,142 @@
+//! Reports of exceptions as Python prints them: from `Traceback (most recent call last)` to the exception that closes them, which alone says what
+//! went wrong. Several processes of a job print theirs at the same time, each with its own mark before the lines.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::Text;
+use super::super::line_head::{Head, Level, head};
+use super::without_place;
+use super::words::is_traceback;
+
+/// Lines that may follow where a program has ended: what its launcher says, a prompt, another one's output.
+const TAIL: usize = 15;
+
+/// Lines of others that may stand within a report.
+const BETWEEN: usize = 8;
+
+/// What joins the report of a cause to that of its consequence.
+const CAUSE: &str = "The above exception was the direct cause of the following exception";
+
+/// The same of an error that came while another one was handled.
+const HANDLING: &str = "During handling of the above exception, another exception occurred";
+
+/// What of a text is within such reports.
+pub(super) struct Tracebacks {
+    /// Lines that say nothing of their own: places in programs, with their sources, and exceptions that follow from the one before.
+    within: Vec<bool>,
+    /// The exceptions that close reports.
+    ends: HashSet<usize>,
+    /// From which line on a report is the end of the text.
+    tail: usize,
+}
+
+impl Tracebacks {
+    pub(super) fn of(text: &Text) -> Tracebacks {
+        let mut all = Tracebacks { within: vec![false; text.len()], ends: HashSet::new(), tail: 0 };
+        // the processes whose report goes on, by their marks, with its first line and its last one so far
+        let mut open: HashMap<String, (usize, usize)> = HashMap::new();
+        // those whose next exception is a consequence
+        let mut caused: HashSet<String> = HashSet::new();
+        // a warning's own source line stands below it
+        let mut below_warning = false;
+        let (mut behind, mut cut) = (Vec::new(), Vec::new());
+        for (i, line) in text.iter() {
+            let head = head(line);
+            let whole = without_place(line.get(head.end..).unwrap_or_default());
+            let rest = whole.trim();
+            let is_indented = indentation(line, &head, whole) >= 2;
+            let mut is_within = false;
+            if is_traceback(rest) {
+                open.insert(mark(line, &head), (i, i));
+                is_within = true;
+            } else if rest.starts_with(CAUSE) || rest.starts_with(HANDLING) {
+                if rest.starts_with(CAUSE) {
+                    caused.insert(mark(line, &head));
+                }
+                is_within = true;
+            } else if !open.is_empty()
+                && let Some((first, last)) = open.get_mut(&mark(line, &head))
+            {
+                if rest.is_empty() || is_indented {
+                    is_within = true;
+                    *last = i;
+                } else if is_exception(rest) {
+                    let mark = mark(line, &head);
+                    open.remove(&mark);
+                    match caused.remove(&mark) {
+                        true => is_within = true,
+                        false => drop(all.ends.insert(i)),
+                    }
+                } else if i - *last > BETWEEN {
+                    cut.push(*first);
+                    open.remove(&mark(line, &head));
+                }
+            } else if below_warning && is_indented {
+                is_within = true;
+            }
+            below_warning = is_warning_of_python(rest);
+            if let Some(within) = all.within.get_mut(i) {
+                *within = is_within;
+            }
+            if !is_within && !rest.is_empty() && head.level != Some(Level::Error) && !all.ends.contains(&i) {
+                behind.push(i);
+            }
+        }
+        // a report without its end is told by its first line
+        cut.extend(open.values().map(|(first, _)| *first));
+        for first in cut {
+            if let Some(within) = all.within.get_mut(first) {
+                *within = false;
+            }
+        }
+        all.tail = behind.len().checked_sub(TAIL + 1).and_then(|at| behind.get(at)).map_or(0, |line| line + 1);
+        all
+    }
+
+    /// Whether a line is one that the exception at the end of its report says better.
+    pub(super) fn is_within(&self, i: usize) -> bool {
+        self.within.get(i) == Some(&true)
+    }
+
+    /// Whether a line is the exception with which a program ended: nothing follows but what its launcher says.
+    pub(super) fn ends_program(&self, i: usize) -> bool {
+        i >= self.tail && self.ends.contains(&i)
+    }
+}
+
+/// The name of an exception, with or without what it says: `KeyError: 'x'`, `queue.Empty`, `SystemExit: 1`.
+fn is_exception(rest: &str) -> bool {
+    let name = rest.split_once(": ").map_or(rest.trim_end_matches(':'), |(name, _)| name);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    last.starts_with(|c: char| c.is_ascii_uppercase())
+        && last.len() > 3
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_')
+}
+
+/// The blanks between what stands before a line and its first word; one parts the two.
+fn indentation(line: &str, head: &Head, whole: &str) -> usize {
+    let before = line.get(..head.end).unwrap_or_default();
+    let eaten = before.len() - before.trim_end().len();
+    eaten + whole.len() - whole.trim_start().len()
+}
+
+/// What stands before a line, without its numbers: those of times and places change from line to line.
+fn mark(line: &str, head: &Head) -> String {
+    let before = line.get(..head.end).unwrap_or_default().trim_end();
+    let mut mark = String::with_capacity(before.len());
+    let mut in_process = false;
+    for c in before.chars() {
+        in_process = c == '=' || in_process && c.is_ascii_digit();
+        mark.push(if c.is_ascii_digit() && !in_process { '#' } else { c });
+    }
+    mark
+}
+
+/// `/x/y.py:2249: UserWarning: …`, as Python's `warnings` prints one above the line that it is about.
+fn is_warning_of_python(rest: &str) -> bool {
+    let Some((_, behind)) = rest.split_once(".py:") else { return false };
+    let mut words = behind.split(": ");
+    let number = words.next().unwrap_or_default();
+    let category = words.next().unwrap_or_default();
+    number.bytes().all(|b| b.is_ascii_digit()) && category.ends_with("Warning") && !category.contains(' ')
+}

@@ -1,0 +1,256 @@
+//! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
+//! steps, and that they came to their end.
+
+use super::health::Health;
+use super::{Found, Text};
+use peerlane_machine::fact::{Area, Grade};
+
+const TOOL: &str = "program's log";
+
+/// Fewer steps are no training.
+const FEWEST_STEPS: usize = 3;
+
+/// With room for fewer requests of full length than this there is room for one.
+const FEW: f64 = 1.1;
+
+/// From this share of the cache on, requests wait for room in it.
+const FULL: f64 = 0.9;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    const HALLMARKS: [&str; 8] = [
+        "startup complete",
+        "fired up and ready",
+        "throughput",
+        "HTTP/1.1\" ",
+        "loss",
+        "Maximum concurrency",
+        "completed",
+        "train_runtime",
+    ];
+    if !text.holds(&HALLMARKS) {
+        return;
+    }
+    let mut health = Health::default();
+    // the request that waits with most others, and the steps with their losses
+    let mut waiting: Option<(u64, String, usize)> = None;
+    let mut steps: Vec<(usize, f64)> = Vec::new();
+    for (i, line) in text.iter() {
+        if line.len() > 2000 {
+            continue;
+        }
+        if let Some(status) = answer(line) {
+            let bad = (status >= 500).then_some(Grade::Suspect);
+            health.judge(Area::Program, bad, None, "a request ended with", &format!("HTTP {status}"), i);
+        } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
+            health.sound(Area::Program, i);
+        } else if let Some((requests, share)) = queue(line) {
+            let is_worst = requests > 0 && share >= FULL && waiting.as_ref().is_none_or(|(most, ..)| requests > *most);
+            if is_worst {
+                let value = format!("{requests} of them, {:.0} % of it in use", share * 100.0);
+                waiting = Some((requests, value, i));
+            } else {
+                health.sound(Area::Program, i);
+            }
+        } else if let Some((times, tokens)) = concurrency(line) {
+            let bad = (times < FEW).then_some(Grade::Limit);
+            let value = format!("{times:.2} of {tokens} tokens");
+            health.judge(
+                Area::Program,
+                bad,
+                None,
+                "requests of full length that the KV cache holds at once:",
+                &value,
+                i,
+            );
+        } else if ended(line) {
+            health.sound(Area::Program, i);
+        } else if let Some(failed) = residuals(line) {
+            let bad = (failed > 0).then_some(Grade::Fault);
+            health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
+        } else if let Some(loss) = loss(line) {
+            steps.push((i, loss));
+        }
+    }
+    if let Some((_, value, i)) = waiting {
+        health.trouble(Area::Program, Grade::Limit, None, "requests wait for room in the KV cache:", &value, i);
+    }
+    if steps.len() >= FEWEST_STEPS {
+        for (i, loss) in &steps {
+            if loss.is_finite() {
+                health.sound(Area::Program, *i);
+            }
+        }
+        let last = steps.last().filter(|(_, loss)| !loss.is_finite());
+        if let Some((i, loss)) = last {
+            health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
+        }
+    }
+    health.push(text, TOOL, found);
+}
+
+/// The status of `127.0.0.1:1234 - "POST /v1/completions HTTP/1.1" 200 OK`; what a client asked wrongly says nothing of the server.
+fn answer(line: &str) -> Option<u32> {
+    let (request, status) = line.split_once(" HTTP/1.1\" ")?;
+    // what a browser gets of a page says little of the work
+    let asked = |path: &&str| path.starts_with("/health") || path.starts_with("/v1/");
+    let posted = request.split_once("\"POST ").map(|(_, path)| path).filter(|path| path.starts_with('/'));
+    posted.or_else(|| request.split_once("\"GET ").map(|(_, path)| path).filter(asked))?;
+    let status = status.get(..3)?.parse().ok()?;
+    (!(400..500).contains(&status)).then_some(status)
+}
+
+/// How many requests wait, and the share of the cache that is used: `Waiting: 27 reqs, GPU KV cache usage: 100.0%`, `token usage: 0.97, …
+/// #queue-req: 13`.
+fn queue(line: &str) -> Option<(u64, f64)> {
+    let number = |name: &str| {
+        let (_, value) = line.split_once(name)?;
+        let value = value.trim_start();
+        let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+        value.get(..end)?.parse::<f64>().ok()
+    };
+    let vllm =
+        || Some((number("Waiting: ")?, number("KV cache usage: ")? / 100.0)).filter(|_| line.contains("throughput"));
+    let sglang = || Some((number("#queue-req: ")?, number("token usage: ")?)).filter(|_| line.contains("#running-req"));
+    let (requests, share) = vllm().or_else(sglang)?;
+    Some((requests as u64, share))
+}
+
+/// `Maximum concurrency for 32,768 tokens per request: 1.00x`: how many such requests there is room for.
+fn concurrency(line: &str) -> Option<(f64, &str)> {
+    let (tokens, rest) = line.split_once("Maximum concurrency for ")?.1.split_once(" tokens per request: ")?;
+    let times = rest.split('x').next()?.trim().parse().ok()?;
+    Some((times, tokens)).filter(|_| tokens.len() <= 12)
+}
+
+/// Whether a trainer says that it came to its end: of Ultralytics, Transformers, Lightning.
+fn ended(line: &str) -> bool {
+    let epochs = || {
+        line.trim()
+            .split_once(" epochs completed in ")
+            .is_some_and(|(n, time)| n.parse::<u32>().is_ok() && time.ends_with(" hours."))
+    };
+    let fit = || line.contains("`Trainer.fit` stopped: `max_") && line.contains(" reached");
+    epochs() || line.contains("'train_runtime': ") || fit()
+}
+
+/// `0 tests completed and failed residual checks,`.
+fn residuals(line: &str) -> Option<u32> {
+    line.trim()
+        .trim_end_matches([',', '.'])
+        .strip_suffix(" tests completed and failed residual checks")?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// The loss of a step: `step 10 | loss: 2.31`, `iteration 20/ 100 | lm loss: 2.0E+00`, `{'loss': 1.2, 'epoch': 0.1}`.
+fn loss(line: &str) -> Option<f64> {
+    let lower = line.to_ascii_lowercase();
+    let counts = ["step", "iter", "epoch"].iter().any(|word| {
+        let after = lower.split_once(word).map(|(_, after)| after.trim_start_matches(|c: char| c.is_alphabetic()));
+        after.is_some_and(|after| {
+            after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
+        })
+    });
+    if !counts {
+        return None;
+    }
+    let (before, after) = lower.split_once("loss")?;
+    // the scale of a loss is none
+    if before.ends_with("no ")
+        || after.starts_with([' ', '_']) && after.trim_start_matches([' ', '_']).starts_with("scale")
+    {
+        return None;
+    }
+    let value =
+        after.trim_start_matches(['\'', '"']).trim_start().strip_prefix([':', '=', ' ']).or(after.strip_prefix(' '))?;
+    let value = value.trim_start();
+    let end = value.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-'))).unwrap_or(value.len());
+    let value = value.get(..end)?.trim_end_matches('.');
+    let is_number = value.starts_with(|c: char| c.is_ascii_digit() || c == '-') || matches!(value, "nan" | "inf");
+    value.parse().ok().filter(|_| is_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{health, scanned};
+    use super::*;
+
+    #[test]
+    fn requests_that_are_answered_or_wait() {
+        let log = |waiting: u32, usage: &str| {
+            format!(
+                "INFO:     Application startup complete.\nINFO:     10.0.0.1:33 - \"POST /v1/chat/completions HTTP/1.1\" 200 OK\n\
+                 INFO 01-01 [loggers.py:1] Engine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation throughput: 2.5 tokens/s, \
+                 Running: 26 reqs, Waiting: {waiting} reqs, GPU KV cache usage: {usage}%, Prefix cache hit rate: 83.3%\n"
+            )
+        };
+        let sound = health(scan, &log(0, "99.0"));
+        assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 0));
+        let full = health(scan, &log(27, "100.0"));
+        let bad: Vec<_> = full.troubles.iter().map(|t| (t.value.as_str(), t.grade)).collect();
+        assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit)]);
+        let sglang = "Decode batch. #running-req: 66, #token: 87282, token usage: 0.99, gen throughput (token/s): 25.3, #queue-req: 13\n";
+        assert_eq!(health(scan, sglang).troubles[0].value, "13 of them, 99 % of it in use");
+        let failed = health(scan, "10.0.0.1:33 - \"POST /v1/completions HTTP/1.1\" 500 Internal Server Error\n");
+        assert_eq!(failed.troubles[0].grade, Grade::Suspect);
+    }
+
+    #[test]
+    fn room_for_requests_and_ends() {
+        let room = |times: &str| {
+            health(
+                scan,
+                &format!(
+                    "INFO GPU KV cache size: 32,832 tokens\nINFO Maximum concurrency for 32,768 tokens per request: {times}x\n"
+                ),
+            )
+        };
+        assert_eq!((room("1.00").troubles[0].value.as_str(), room("6.93").sound), ("1.00 of 32,768 tokens", 1));
+        for line in [
+            "135 epochs completed in 6.495 hours.",
+            "{'train_runtime': 12.1, 'epoch': 1.0}",
+            "`Trainer.fit` stopped: `max_epochs=3` reached.",
+        ] {
+            assert_eq!(health(scan, &format!("completed train_runtime loss\n{line}\n")).sound, 1, "{line}");
+        }
+        let hpl = |failed: u32| {
+            health(
+                scan,
+                &format!(
+                    "  1 tests completed and passed residual checks,\n  {failed} tests completed and failed residual checks,\n"
+                ),
+            )
+        };
+        assert_eq!((hpl(0).area, hpl(0).sound, hpl(1).troubles[0].grade), (Area::Test, 1, Grade::Fault));
+        let asked = "10.0.0.1:33 - \"GET /health HTTP/1.1\" 200 OK\n";
+        assert_eq!(health(scan, asked).sound, 1);
+        assert_eq!(scanned(scan, &asked.replace("health", "index.html")), Found::default());
+    }
+
+    #[test]
+    fn losses_of_steps() {
+        for line in [
+            "step N loss 2.5",
+            "iteration N/ 100 | lm loss: 2.3E+00 |",
+            "{'loss': 1.2, 'epoch': 0.N}",
+            "[Rank 0] step=N, loss=3.1",
+        ] {
+            let of = |last: &str| {
+                let steps: String = (1..4).map(|n| format!("{}\n", line.replace('N', &n.to_string()))).collect();
+                let number = loss(steps.lines().next().unwrap()).unwrap();
+                assert!(number > 1.0, "{line}: {number}");
+                health(scan, &(steps + last))
+            };
+            assert_eq!((of("").sound, of("step 9 loss: nan\n").troubles.len()), (3, 1), "{line}");
+        }
+        for text in [
+            "the loss of step 1 is 3\nloss scale step 1 loss_scale: 3\n",
+            "packet loss: 0%\n",
+            "step 1 loss: 2\n",
+            "Model loss functions in step 3\n",
+        ] {
+            assert_eq!(scanned(scan, text), Found::default(), "{text}");
+        }
+    }
+}
