@@ -19,7 +19,7 @@ for tool in cargo node npm; do
 done
 
 # 8 MiB of stack, as a program has
-flags="-C link-arg=-zstack-size=8388608 --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+flags="-C link-arg=-zstack-size=8388608 -C llvm-args=-inline-threshold=20 --remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 build=(cargo build --locked --release --target "$target" --target-dir "$PWD/target/web")
 has_library() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; }
 

@@ -127,8 +127,8 @@ async function tryPage(module, to) {
     "trusted-types peerlane",
   ].join("; ");
   const packed = base85(deflateSync(await readFile(module), { level: 9, memLevel: 9 }));
-  // its own, as `peerlane --licenses` prints them; of the libraries in the scripts, the crates in the module, and its standard library
-  const texts = ["../LICENSE-MIT", "../LICENSE-APACHE", "../THIRD-PARTY.txt", "src/try/standard-library.txt"];
+  // its own; of the libraries in the scripts, the crates in the module (among them the terms of Apache-2.0), and its standard library
+  const texts = ["../LICENSE-MIT", "../THIRD-PARTY.txt", "src/try/standard-library.txt"];
   const notices = (await Promise.all(texts.map((path) => readFile(here(path), "utf8")))).map((text) => text.trim()).join(`\n\n${"=".repeat(80)}\n\n`);
   if (/<(?:\/script|!--)/i.test(notices)) throw new Error("a licence has markup");
   const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: notices, WORKER: worker, MODULE: packed };

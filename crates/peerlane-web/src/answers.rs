@@ -14,11 +14,12 @@ use peerlane::site::{self, Site};
 use peerlane::target::{Opened, compare as compared, designs};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
+use peerlane_report::html::{MachineReport, ReportDocument};
 use peerlane_report::{Report, html};
 use serde::Serialize;
 
 use crate::protocol::Refusal;
-use crate::session::{Record, Subject};
+use crate::session::{Record, Session, Subject};
 
 type Answer = Result<String, Refusal>;
 type All = [(String, Opened)];
@@ -52,14 +53,19 @@ pub(crate) fn compare(all: &All, edits: &[Edit]) -> Answer {
 }
 
 /// The document of a page: of one target its machines; of several, and with edits, all side by side.
-pub(crate) fn report(all: &All, edits: &[Edit]) -> Answer {
-    with_document(all, edits, |document| compact(document))
+pub(crate) fn report(session: &Session, edits: &[Edit]) -> Answer {
+    let document = document(session.machines()?, edits, &session.before.borrow())?;
+    let answer = compact(&document);
+    if edits.is_empty() {
+        session.before.replace(document.machines);
+    }
+    answer
 }
 
 /// The same as a page.
 pub(crate) fn page(subject: &Subject, edits: &[Edit]) -> Answer {
     let page = match subject {
-        Subject::Machines(all) => with_document(all, edits, |document| html::page(document).map_err(|e| e.to_string())),
+        Subject::Machines(all) => html::page(&document(all, edits, &[])?).map_err(|e| e.to_string()),
         Subject::Nodes(run, file) => {
             let site = Site::of(run).map_err(|e| e.to_string())?;
             let comparison = site::Comparison::of(&site, run);
@@ -105,11 +111,8 @@ fn judged_fleet(records: &[(String, Record)]) -> Fleet {
     fleet::judge(&records, unread)
 }
 
-fn with_document<T>(
-    all: &All,
-    edits: &[Edit],
-    with: impl FnOnce(&html::ReportDocument) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+/// The machines, side by side where they are several or edited. `before` has reports that were made already.
+fn document(all: &All, edits: &[Edit], before: &[MachineReport]) -> Result<ReportDocument, Refusal> {
     let beside = all.len() > 1 || !edits.is_empty();
     let designs = match beside {
         true => side_by_side(all, edits)?,
@@ -118,15 +121,26 @@ fn with_document<T>(
             .flat_map(|(_, opened)| opened.cases.iter().map(|c| (c.machine.name.clone(), c.clone())))
             .collect(),
     };
+    // a machine that was edited has a title that says so; a report leaves out one that is the name
+    let made = |(name, Case { machine, .. }): &(String, Case)| {
+        let title = machine.title.as_ref().filter(|title| **title != machine.name);
+        before.iter().find(|made| made.name == *name && made.title.as_ref() == title)
+    };
     let models: Vec<Model> = designs.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
-    let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
+    let fresh = || designs.iter().zip(&models).filter(|(design, _)| made(design).is_none());
+    let cases = || fresh().map(|((_, case), _)| case);
+    let comparisons: Vec<Comparison> = fresh().map(|(_, model)| Comparison::of(model)).collect();
     let settings = Settings::default();
     let judge = |(case, comparison)| MachineCheck::of(case, comparison, &settings, Vec::new());
-    let cases = || designs.iter().map(|(_, case): &(String, Case)| case);
     let checks: Vec<MachineCheck> = cases().zip(&comparisons).map(judge).collect();
     let reports = Report::of_machines(cases(), &comparisons, &checks);
-    let document = if beside { html::compared(&reports, &compared(&designs)) } else { html::document(&reports) };
-    with(&document)
+    let document = html::document(&reports);
+    let mut new = document.machines.into_iter();
+    let machines = designs.iter().filter_map(|design| made(design).cloned().or_else(|| new.next())).collect();
+    match beside {
+        true => Ok(html::beside(machines, models.iter(), &compared(&designs))),
+        false => Ok(ReportDocument { machines, ..document }),
+    }
 }
 
 pub(crate) fn systems() -> Answer {

@@ -127,7 +127,7 @@ fn act(session: &mut Session, request: Request, body: &[u8]) -> Result<String, R
             answers::explain(session.machines()?, &parsed(&edits)?, machine.as_deref(), &a, &b)
         }
         Request::Compare(Changes { edits }) => answers::compare(session.machines()?, &parsed(&edits)?),
-        Request::Report(Changes { edits }) => answers::report(session.machines()?, &parsed(&edits)?),
+        Request::Report(Changes { edits }) => answers::report(session, &parsed(&edits)?),
         Request::Page(Changes { edits }) => answers::page(session.subject()?, &parsed(&edits)?),
         Request::System(Changes { edits }) => answers::system(session.machines()?, &parsed(&edits)?),
         Request::Systems {} => answers::systems(),

@@ -1,5 +1,6 @@
 //! The inputs that a page has given, and what they describe.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 
 use peerlane::catalogue;
@@ -8,6 +9,7 @@ use peerlane::evidence::Files;
 use peerlane::nodes::NodesRun;
 use peerlane::run::Run;
 use peerlane::target::{EXAMPLE, OpenError, Opened, Opener, Source, unknown};
+use peerlane_report::html::MachineReport;
 use serde::Serialize;
 
 use crate::protocol::Refusal;
@@ -21,6 +23,8 @@ pub(crate) struct Session {
     /// Those of each target that was given.
     waiting: Vec<Vec<Input>>,
     subject: Option<Subject>,
+    /// What the page says of the machines before any edit: they are shown beside every change.
+    pub(crate) before: RefCell<Vec<MachineReport>>,
 }
 
 /// What the inputs describe.
@@ -84,6 +88,7 @@ impl Session {
     /// Makes machines of the inputs that wait.
     pub(crate) fn open(&mut self, apart: bool) -> Result<String, Refusal> {
         self.subject = None;
+        self.before.take();
         let subject = joined(std::mem::take(&mut self.waiting), apart).map_err(|e| e.to_string())?;
         let summary = summary(&subject);
         let told = serde_json::to_string(&summary).map_err(|e| e.to_string());

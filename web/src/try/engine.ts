@@ -18,6 +18,8 @@ export interface Summary {
 }
 
 interface Waiting {
+  /** Whether it is about inputs. */
+  isOurs: boolean;
   resolve(answer: Uint8Array): void;
   reject(why: Error): void;
 }
@@ -48,6 +50,8 @@ export class Engine {
   #worker: Worker | null = null;
   #waiting = new Map<number, Waiting>();
   #next = 0;
+  /** How often work was ended: what still waits for the module then is not begun. */
+  #turn = 0;
   #inputs: { inputs: Input[]; apart: boolean } | null = null;
   #isOpen = false;
 
@@ -59,7 +63,8 @@ export class Engine {
     const all = inputs.reduce((sum, input) => sum + size(input), 0);
     let done = 0;
     for (const [at, input] of inputs.entries()) {
-      progress(`Reading ${input.name}, ${at + 1} of ${inputs.length}`, all > 0 && inputs.length > 1 ? done / all : null);
+      const place = inputs.length > 1 ? `, ${at + 1} of ${inputs.length}` : "";
+      progress(`Reading ${input.name}${place}`, all > 0 && inputs.length > 1 ? done / all : null);
       await this.#send(reading(input));
       done += size(input);
     }
@@ -78,20 +83,23 @@ export class Engine {
 
   /** A document that is about no input. */
   async known(op: string): Promise<string> {
-    return this.#send({ line: { op }, body: [] });
+    return this.#send({ line: { op }, body: [] }, false);
   }
 
-  /** Ends what is under way. */
+  /** Ends what is under way about inputs. A worker that is idle stays, with what it has learnt. */
   cancel(): void {
-    this.#end("Cancelled.");
+    this.#turn += 1;
+    if ([...this.#waiting.values()].some(({ isOurs }) => isOurs)) this.#end("Cancelled.");
   }
 
-  async #send({ line, body }: Request): Promise<string> {
+  async #send({ line, body }: Request, isOurs = true): Promise<string> {
+    const turn = this.#turn;
     const module = await this.#compiled;
+    if (isOurs && turn !== this.#turn) throw new Ended("Cancelled.");
     const worker = (this.#worker ??= this.#start(module));
     const id = (this.#next += 1);
     const answer = await new Promise<Uint8Array>((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
+      this.#waiting.set(id, { isOurs, resolve, reject });
       // copied: the page keeps its own, to show lines and for a worker that is started again
       worker.postMessage({ id, line: JSON.stringify(line), body } satisfies ToWorker);
     });

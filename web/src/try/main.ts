@@ -66,8 +66,9 @@ const input = h("details", { class: "screen input", open: true },
 const change = whatIf(history, () => original, partsOf, refresh);
 const asSystem = button("Save as a system file", () => void save("system"));
 const asLink = button("Link to the design", () => void share());
-const link = h("input", { id: "link", readonly: true, size: 48 });
-const linkLabel = h("label", { class: "link" }, "Link ", link);
+const link = h("input", { id: "link", readonly: true });
+const linkSaid = h("output", { class: "said" });
+const linkLabel = h("span", { class: "link" }, h("label", { for: "link" }, "Link"), link, linkSaid);
 const saved = h("p", { class: "actions screen save" },
   button("Save as a page", () => void save("page")), button("Save as JSON", () => void save("check")), asSystem, asLink, button("New input", () => renew()), linkLabel);
 
@@ -218,7 +219,14 @@ async function explain(at: number, a: string, b: string): Promise<Explanation> {
 }
 
 function partsOf(): Promise<Part[]> {
-  return (parts ??= engine.known("parts").then((text) => JSON.parse(text) as Part[]));
+  return (parts ??= engine.known("parts").then(
+    (text) => JSON.parse(text) as Part[],
+    // the worker was ended: another time
+    () => {
+      parts = null;
+      return [];
+    },
+  ));
 }
 
 /** A link is made, shown and copied; nobody gets it but who is given it. */
@@ -226,7 +234,7 @@ async function share(): Promise<void> {
   link.value = await linkTo({ inputs, apart: apart.checked, edits: history.edits });
   linkLabel.hidden = false;
   link.select();
-  await copy(link.value);
+  linkSaid.textContent = (await copy(link.value)) ? "Copied." : "";
 }
 
 /** Opens what the address holds. */
@@ -318,3 +326,5 @@ async function fillCatalogue(): Promise<void> {
 
 start();
 void follow();
+// the module gets ready, and its parts are read, while a person looks for an input
+void partsOf();

@@ -310,6 +310,8 @@ for (const width of [360, 1280]) {
       assert.deepEqual(await violations(page), []);
       await shot(page, `try-open-${width}${dark ? "-dark" : ""}`);
       await example(page, "Seven GPUs, six on risers");
+      await page.getByRole("button", { name: "Link to the design" }).click();
+      await page.getByLabel("Link", { exact: true }).waitFor();
       await page.getByLabel("From").selectOption("GPU0");
       await page.getByLabel("to", { exact: true }).selectOption("GPU6");
       await page.locator(".explanation h4").waitFor();

@@ -108,6 +108,18 @@ test("paths, and changes of a design", async () => {
   assert.throws(() => module.ask("check", { edits: ["GPU9.link=x8"] }), /no node 'GPU9'; the nodes are: GPU0–GPU3/);
 });
 
+test("what is shown beside a change is what was shown before it", () => {
+  for (const name of ["dgx-2", "7gforce"]) {
+    const edits = ["GPU0.link=x8"];
+    module.open(catalogued(name));
+    const cold = module.ask("report", { edits });
+    const before = module.ask("report");
+    assert.equal(module.ask("report", { edits }), cold);
+    assert.equal(module.ask("report"), before);
+    assert.notEqual(module.ask("report", { edits: ["GPU0.link=x4"] }), cold);
+  }
+});
+
 test("designs side by side", async () => {
   module.ask("clear");
   for (const name of ["hgx-h200", "dgx-a100"]) module.ask("read", { name, catalogue: true });

@@ -32,16 +32,25 @@ pub fn document(reports: &[Report]) -> ReportDocument {
 }
 
 /// The document of machines side by side, in the order of the designs, by whose names they are called.
-pub fn compared(reports: &[Report], designs: &ComparisonDocument) -> ReportDocument {
-    let mut document = document(reports);
-    for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
-        machine.name.clone_from(&design.name);
-    }
-    let names = designs.designs.iter().map(|design| design.name.as_str());
+pub fn compared<'a>(reports: &'a [Report<'a>], designs: &'a ComparisonDocument) -> ReportDocument {
     let models = reports.iter().filter_map(|report| match report.subject {
         Subject::Machine(_, comparison, _) => Some(comparison.model()),
         _ => None,
     });
+    beside(document(reports).machines, models, designs)
+}
+
+/// The same of machines whose reports are made already, with their models.
+pub fn beside<'a>(
+    machines: Vec<MachineReport>,
+    models: impl Iterator<Item = &'a Model<'a>>,
+    designs: &'a ComparisonDocument,
+) -> ReportDocument {
+    let mut document = ReportDocument { machines, ..document(&[]) };
+    for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
+        machine.name.clone_from(&design.name);
+    }
+    let names = designs.designs.iter().map(|design| design.name.as_str());
     let all_reduce = charts::all_reduce(names.zip(models));
     document.comparison = Some(side_by_side::comparison(designs, &document.machines, all_reduce));
     document

@@ -16,7 +16,7 @@ mod matrices;
 mod page;
 mod tables;
 
-pub use document::ReportDocument;
+pub use document::{MachineReport, ReportDocument};
 pub use fleet::{fleet_page, nodes_page};
-pub use machine::{compared, document};
+pub use machine::{beside, compared, document};
 pub use page::page;
