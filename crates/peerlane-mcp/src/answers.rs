@@ -12,7 +12,8 @@ use peerlane::{Opened, catalogue, cluster, target};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::tables::{Table, cells, rounded};
+use crate::input::{Allowed, Inputs};
+use crate::tables::{NAMED, Table, cells, rounded};
 
 /// Findings of a machine, at most.
 const MOST_FINDINGS: usize = 12;
@@ -167,9 +168,9 @@ fn by_machine(document: &PredictionDocument) -> Vec<(String, Vec<&ExpectedMatrix
 /// What changes of a design change.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Changed {
-    /// Paths whose expected number differs by more than 1 %, the largest difference first.
+    /// Numbers that differ by more than 1 %, the largest difference first; alike ones together.
     pub(crate) changes: Vec<Change>,
-    /// Changes that are left out here.
+    /// Groups that are left out here.
     pub(crate) more_changes: usize,
     /// The verdict on the design before and after, as `check` gives it without what was measured.
     pub(crate) verdict_before: &'static str,
@@ -182,22 +183,26 @@ pub(crate) struct Changed {
 pub(crate) struct Change {
     pub(crate) machine: String,
     pub(crate) what: String,
-    /// `GPU0 -> GPU1`.
-    pub(crate) path: String,
     pub(crate) unit: String,
     pub(crate) before: Option<f64>,
     pub(crate) after: Option<f64>,
+    /// How many paths, and the first few: `GPU0 -> GPU1`.
+    pub(crate) count: usize,
+    pub(crate) paths: Vec<String>,
 }
 
+/// A number by its machine, what it is, its unit and its path.
+type Key = (String, String, String, String);
+
 pub(crate) fn what_if(before: &Opened, after: &Opened) -> Changed {
-    let numbers = |opened: &Opened| -> HashMap<(String, String, String, String), f64> {
+    let numbers = |opened: &Opened| -> HashMap<Key, f64> {
         let document = opened.predict(&[], &[]);
         let of_machine = |(name, matrices, _): (String, Vec<&ExpectedMatrix>, Vec<String>)| -> Vec<_> {
             let of = |matrix: &ExpectedMatrix| {
                 let (what, unit) = (matrix.metric().describe(), matrix.unit.to_string());
                 let named = |cell: crate::tables::Cell| {
                     let path = format!("{} -> {}", cell.ends.0, cell.ends.1);
-                    ((name.clone(), what.clone(), path, unit.clone()), cell.expected)
+                    ((name.clone(), what.clone(), unit.clone(), path), cell.expected)
                 };
                 cells(matrix).map(named).collect::<Vec<_>>()
             };
@@ -209,17 +214,29 @@ pub(crate) fn what_if(before: &Opened, after: &Opened) -> Changed {
     let mut keys: Vec<_> = was.keys().chain(is.keys()).collect();
     keys.sort();
     keys.dedup();
-    let far = |key: &&(String, String, String, String)| match (was.get(*key), is.get(*key)) {
+    let far = |key: &Key| match (was.get(key), is.get(key)) {
         (Some(was), Some(is)) => (is / was).ln().abs(),
         _ => f64::INFINITY,
     };
-    keys.retain(|key| far(key) > CHANGED);
-    keys.sort_by(|a, b| far(b).total_cmp(&far(a)));
-    let changes = keys.iter().take(MOST_CHANGES).map(|key| {
-        let (machine, what, path, unit) = (*key).clone();
-        let (before, after) = (was.get(*key).copied().map(rounded), is.get(*key).copied().map(rounded));
-        Change { machine, what, path, unit, before, after }
-    });
+    let mut changes: Vec<(f64, Change)> = Vec::new();
+    for key in keys.into_iter().filter(|key| far(key) > CHANGED) {
+        let (machine, what, unit, path) = key.clone();
+        let (before, after) = (was.get(key).copied().map(rounded), is.get(key).copied().map(rounded));
+        let alike = changes.iter_mut().map(|(_, change)| change).find(|change| {
+            (&change.machine, &change.what, change.before, change.after) == (&machine, &what, before, after)
+        });
+        match alike {
+            Some(change) => {
+                change.count += 1;
+                change.paths.extend((change.paths.len() < NAMED).then_some(path));
+            }
+            None => {
+                changes.push((far(key), Change { machine, what, unit, before, after, count: 1, paths: vec![path] }))
+            }
+        }
+    }
+    changes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let more_changes = changes.len().saturating_sub(MOST_CHANGES);
     let settings = Settings::default();
     let (old, new) = (before.check(&settings), after.check(&settings));
     let known = |finding: &Finding| {
@@ -227,8 +244,8 @@ pub(crate) fn what_if(before: &Opened, after: &Opened) -> Changed {
     };
     let fresh = new.findings.iter().map(|of| &of.finding).filter(|finding| !known(finding));
     Changed {
-        changes: changes.collect(),
-        more_changes: keys.len().saturating_sub(MOST_CHANGES),
+        changes: changes.into_iter().take(MOST_CHANGES).map(|(_, change)| change).collect(),
+        more_changes,
         verdict_before: old.verdict.words(),
         verdict_after: new.verdict.words(),
         new_findings: fresh.take(MOST_FINDINGS).map(FindingAnswer::of).collect(),
@@ -251,8 +268,8 @@ pub(crate) struct Explained {
     pub(crate) forward: Option<RateAnswer>,
     pub(crate) backward: Option<RateAnswer>,
     pub(crate) both_ways: Option<RateAnswer>,
-    /// Of the smallest copy, in us, with its interval.
-    pub(crate) latency_us: Option<[f64; 3]>,
+    /// Time of the smallest copy.
+    pub(crate) latency: Option<Latency>,
     /// Bytes from which a copy reaches half the rate.
     pub(crate) half_rate_from_bytes: Option<u64>,
     /// What was measured or published on this path.
@@ -261,6 +278,13 @@ pub(crate) struct Explained {
     pub(crate) upgrades: Vec<String>,
     pub(crate) assumptions: Vec<String>,
     pub(crate) unknown: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Latency {
+    pub(crate) us: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -289,6 +313,10 @@ impl RateAnswer {
 }
 
 pub(crate) fn explain(opened: &Opened, a: &str, b: &str) -> Result<Explained, String> {
+    if opened.cases.len() > 1 {
+        let names: Vec<&str> = opened.machines().map(|machine| machine.name.as_str()).take(MOST_MACHINES).collect();
+        return Err(format!("the inputs describe several machines: say which by `machine`: {}", names.join(", ")));
+    }
     let found: ExplanationDocument = opened.explain(a, b).map_err(|e| e.to_string())?;
     let hops = found.hops.iter().map(|hop| Hop {
         from: hop.from.clone(),
@@ -318,10 +346,10 @@ pub(crate) fn explain(opened: &Opened, a: &str, b: &str) -> Result<Explained, St
         forward: found.forward.as_ref().map(RateAnswer::of),
         backward: found.backward.as_ref().map(RateAnswer::of),
         both_ways: found.both.as_ref().map(RateAnswer::of),
-        latency_us: found
-            .curve
-            .as_ref()
-            .map(|c| [c.latency, c.latency_interval[0], c.latency_interval[1]].map(rounded)),
+        latency: found.curve.as_ref().map(|curve| {
+            let [us, low, high] = [curve.latency, curve.latency_interval[0], curve.latency_interval[1]].map(rounded);
+            Latency { us, low, high }
+        }),
         half_rate_from_bytes: found.curve.as_ref().map(|curve| curve.half_size),
         measured: measured.take(MOST_LINES).collect(),
         upgrades: upgrades.take(MOST_LINES).collect(),
@@ -339,10 +367,10 @@ pub(crate) struct Compared {
     pub(crate) designs: Vec<String>,
 }
 
-pub(crate) fn compare(opened: Opened) -> Result<Compared, String> {
-    let designs = target::designs([("", opened)], &[]).map_err(|e| e.to_string())?;
+pub(crate) fn compare(inputs: &Inputs, allowed: &Allowed) -> Result<Compared, String> {
+    let designs = target::designs(inputs.apart(allowed)?, &inputs.edits()?).map_err(|e| e.to_string())?;
     if designs.len() < 2 {
-        return Err("one machine cannot be compared: give inputs that describe several".to_owned());
+        return Err("one machine cannot be compared: give several inputs, or what_if".to_owned());
     }
     let document = target::compare(&designs);
     Ok(Compared {
@@ -363,8 +391,9 @@ pub(crate) struct Run {
     pub(crate) workload: String,
     pub(crate) gpus: usize,
     pub(crate) points: Vec<PointAnswer>,
-    /// False where a time is estimated; then the largest error of its kind, as a share, and why.
-    pub(crate) exact: bool,
+    /// Whether every step of the schedule was played, without a word on how well the model fits a machine: point to point some
+    /// ten percent, small messages more. False where a time is estimated; then the largest error seen, as a share, and why.
+    pub(crate) every_step_played: bool,
     pub(crate) error_at_most: Option<f64>,
     pub(crate) estimated_because: Option<String>,
     pub(crate) assumptions: Vec<String>,
@@ -401,7 +430,7 @@ pub(crate) fn simulate(opened: &Opened, workload: &str, sizes: &str) -> Result<S
         target: document.target,
         workload: document.workload,
         gpus: document.gpus,
-        exact: document.exact,
+        every_step_played: document.exact,
         error_at_most: document.estimate.as_ref().and_then(|estimate| estimate.error),
         estimated_because: document.estimate.map(|estimate| estimate.because),
         assumptions: few(&document.assumptions),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use peerlane::one_line::shown;
+use peerlane::one_line::{escaped, shown};
 use peerlane::target::Source;
 use peerlane::what_if::Edit;
 use peerlane::{Opened, Opener, catalogue, cluster};
@@ -18,6 +18,9 @@ const MOST_BYTES: usize = 8 << 20;
 
 /// The most edits.
 const MOST_EDITS: usize = 32;
+
+/// The longest name or edit, in bytes: answers repeat them.
+const LONGEST: usize = 200;
 
 /// The subject of a question. Several inputs are evidence of one machine, unless they describe different ones.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -48,6 +51,16 @@ pub(crate) struct Text {
     pub(crate) name: Option<String>,
     /// The text.
     pub(crate) text: String,
+}
+
+impl Text {
+    /// Its name on one line, or its number.
+    fn name(&self, nth: usize) -> String {
+        match self.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+            Some(name) => escaped(name).into_owned(),
+            None => format!("text {}", nth + 1),
+        }
+    }
 }
 
 /// The folders and files that may be read.
@@ -82,8 +95,24 @@ impl Inputs {
         changed(opened, &self.edits()?)
     }
 
-    /// The same without the edits.
-    pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<Opened, String> {
+    /// Each input by itself, with the name that it was given.
+    pub(crate) fn apart(&self, allowed: &Allowed) -> Result<Vec<(String, Opened)>, String> {
+        self.few()?;
+        let one = |texts: Vec<Text>, paths: Vec<String>, systems: Vec<String>| {
+            Inputs { texts, paths, systems, ..Inputs::default() }.unchanged(allowed)
+        };
+        let texts = self.texts.iter().enumerate().map(|(nth, text)| {
+            let (name, text) = (text.name(nth), text.text.clone());
+            Ok((name.clone(), one(vec![Text { name: Some(name), text }], Vec::new(), Vec::new())?))
+        });
+        let paths = self.paths.iter().map(|path| Ok((path.clone(), one(Vec::new(), vec![path.clone()], Vec::new())?)));
+        let systems =
+            self.systems.iter().map(|name| Ok((name.clone(), one(Vec::new(), Vec::new(), vec![name.clone()])?)));
+        texts.chain(paths).chain(systems).collect()
+    }
+
+    /// Whether the inputs are so few and so short that they are looked at.
+    fn few(&self) -> Result<(), String> {
         let number = self.texts.len() + self.paths.len() + self.systems.len();
         let bytes: usize = self.texts.iter().map(|text| text.text.len()).sum();
         if number == 0 {
@@ -95,6 +124,16 @@ impl Inputs {
                 MOST_BYTES >> 20
             ));
         }
+        let names = self.texts.iter().filter_map(|text| text.name.as_ref()).chain(&self.systems).chain(&self.machine);
+        match names.chain(&self.what_if).any(|name| name.len() > LONGEST) {
+            true => Err(format!("a name or a change has more than {LONGEST} bytes")),
+            false => Ok(()),
+        }
+    }
+
+    /// The same without the edits.
+    pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<Opened, String> {
+        self.few()?;
         let opener = || Opener::new(&|| Err("a server does not look at its own machine".to_owned())).clusters();
         let mut targets: Vec<OsString> = Vec::new();
         for name in &self.systems {
@@ -117,8 +156,7 @@ impl Inputs {
                 .iter()
                 .enumerate()
                 .map(|(nth, text)| {
-                    let name = text.name.clone().filter(|name| !name.trim().is_empty());
-                    let name = name.unwrap_or_else(|| format!("text {}", nth + 1));
+                    let name = text.name(nth);
                     let source = opener().read_bytes(&name, text.text.as_bytes());
                     (name, source)
                 })

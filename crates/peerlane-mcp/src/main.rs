@@ -7,6 +7,7 @@
 mod answers;
 mod input;
 mod server;
+mod strict;
 mod tables;
 
 use std::path::PathBuf;

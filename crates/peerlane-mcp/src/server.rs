@@ -13,9 +13,11 @@ use rmcp::{Json, ServerHandler, tool, tool_handler, tool_router};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::answers::{self, Changed, Checked, Compared, Explained, Predicted, Simulated, Systems};
 use crate::input::{Allowed, Inputs, changed};
+use crate::strict::Strict;
 
 /// What the server says of itself.
 const INSTRUCTIONS: &str = "Facts about multi-GPU machines: what every path between GPUs, NICs and host memory is, should deliver and \
@@ -59,7 +61,7 @@ pub(crate) struct Work {
     inputs: Inputs,
     /// `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast`, `halo:3`, `training:tp=8,pp=1,…`.
     workload: String,
-    /// Message sizes: `64KiB..1GiB` or `1MiB,64MiB`.
+    /// Message sizes: `64KiB..1GiB` or `1MiB,64MiB`; of a collective as nccl-tests counts them, of a halo one face.
     #[serde(default)]
     sizes: Option<String>,
     /// Makes a cluster of this many nodes like the machine.
@@ -79,31 +81,40 @@ impl Server {
 
     /// Judges machines by what their tools and logs say: verdict, cause first, what to do, and what was not understood.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn check(&self, Parameters(About { inputs }): Parameters<About>) -> Result<Json<Checked>, String> {
+    async fn check(
+        &self,
+        Parameters(Strict(About { inputs })): Parameters<Strict<About>>,
+    ) -> Result<Json<Checked>, String> {
         self.answer(move |allowed| answers::check(&inputs.open(allowed)?)).await
     }
 
     /// What every path of a machine should deliver, with intervals and what limits it.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn predict(&self, Parameters(About { inputs }): Parameters<About>) -> Result<Json<Predicted>, String> {
+    async fn predict(
+        &self,
+        Parameters(Strict(About { inputs })): Parameters<Strict<About>>,
+    ) -> Result<Json<Predicted>, String> {
         self.answer(move |allowed| answers::predict(&inputs.open(allowed)?)).await
     }
 
     /// One path hop by hop: rate, latency, what limits it, what was measured, what would make it faster.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn explain(&self, Parameters(ends): Parameters<Ends>) -> Result<Json<Explained>, String> {
+    async fn explain(&self, Parameters(Strict(ends)): Parameters<Strict<Ends>>) -> Result<Json<Explained>, String> {
         self.answer(move |allowed| answers::explain(&ends.inputs.open(allowed)?, &ends.from, &ends.to)).await
     }
 
-    /// Machines or designs side by side, with a conclusion.
+    /// Machines or designs side by side, with a conclusion: each text, path and system is one of its own, and so is each with what_if.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn compare(&self, Parameters(About { inputs }): Parameters<About>) -> Result<Json<Compared>, String> {
-        self.answer(move |allowed| answers::compare(inputs.open(allowed)?)).await
+    async fn compare(
+        &self,
+        Parameters(Strict(About { inputs })): Parameters<Strict<About>>,
+    ) -> Result<Json<Compared>, String> {
+        self.answer(move |allowed| answers::compare(&inputs, allowed)).await
     }
 
     /// How long a collective or a workload takes on a machine, or on a cluster of such machines.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn simulate(&self, Parameters(work): Parameters<Work>) -> Result<Json<Simulated>, String> {
+    async fn simulate(&self, Parameters(Strict(work)): Parameters<Strict<Work>>) -> Result<Json<Simulated>, String> {
         self.answer(move |allowed| {
             let mut opened = work.inputs.open(allowed)?;
             if let Some(nodes) = work.nodes {
@@ -125,7 +136,10 @@ impl Server {
 
     /// What changes of a design (`what_if`) change: expected rates before and after, the verdict, new findings.
     #[tool(annotations(read_only_hint = true, open_world_hint = false))]
-    async fn what_if(&self, Parameters(About { inputs }): Parameters<About>) -> Result<Json<Changed>, String> {
+    async fn what_if(
+        &self,
+        Parameters(Strict(About { inputs })): Parameters<Strict<About>>,
+    ) -> Result<Json<Changed>, String> {
         self.answer(move |allowed| {
             let edits = inputs.edits()?;
             if edits.is_empty() {
@@ -154,20 +168,23 @@ impl Server {
         &self,
         question: impl FnOnce(&Allowed) -> Result<T, String> + Send + 'static,
     ) -> Result<Json<T>, String> {
-        let (turn, allowed) = (Arc::clone(&self.turn), Arc::clone(&self.allowed));
-        let answered = tokio::time::timeout(self.patience, async move {
-            let permit = turn.acquire_owned().await.map_err(|e| e.to_string())?;
-            let work = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                // what the question changes is its own, and is lost with it
-                catch_unwind(AssertUnwindSafe(|| question(&allowed)))
-                    .unwrap_or_else(|_| Err("an error in peerlane itself, please report it with the inputs".to_owned()))
-            });
-            work.await.map_err(|e| e.to_string())?
+        let (until, patience) = (Instant::now() + self.patience, self.patience.as_secs());
+        let turn = tokio::time::timeout_at(until, Arc::clone(&self.turn).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(format!("busy for {patience} s with an earlier question; ask again later"));
+        };
+        let allowed = Arc::clone(&self.allowed);
+        let work = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            // what the question changes is its own, and is lost with it
+            catch_unwind(AssertUnwindSafe(|| question(&allowed)))
+                .unwrap_or_else(|_| Err("an error in peerlane itself, please report it with the inputs".to_owned()))
         });
-        match answered.await {
-            Ok(answer) => answer.map(Json),
-            Err(_) => Err(format!("no answer within {} s", self.patience.as_secs())),
+        match tokio::time::timeout_at(until, work).await {
+            Ok(answer) => answer.map_err(|e| e.to_string())?.map(Json),
+            Err(_) => {
+                Err(format!("no answer within {patience} s; it is still being looked for, and the next question waits"))
+            }
         }
     }
 }

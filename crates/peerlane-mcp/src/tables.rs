@@ -10,7 +10,7 @@ use serde::Serialize;
 const MOST_GROUPS: usize = 12;
 
 /// Paths that a group names.
-const NAMED: usize = 6;
+pub(crate) const NAMED: usize = 6;
 
 /// Numbers of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -38,7 +38,7 @@ pub(crate) struct Paths {
     pub(crate) low: Option<f64>,
     /// The most.
     pub(crate) high: Option<f64>,
-    /// What limits it.
+    /// What limits it; `#` stands for the numbers of several devices.
     pub(crate) bound_by: Option<String>,
 }
 

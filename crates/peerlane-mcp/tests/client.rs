@@ -94,7 +94,7 @@ async fn a_change_a_cluster_and_a_comparison_are_answered() {
     let change = json!({ "systems": ["exxact-devbox"], "what_if": ["GPU0.link=pcie 3.0 x4"] });
     let answer = client.ask("what_if", change).await.unwrap();
     let first = &answer["changes"][0];
-    assert!(first["path"].as_str().unwrap().contains("GPU0"), "{first}");
+    assert!(first["paths"][0].as_str().unwrap().contains("GPU0"), "{first}");
     assert!(first["before"].as_f64().unwrap() > 2.0 * first["after"].as_f64().unwrap(), "{first}");
     assert!(!answer["new_findings"].as_array().unwrap().is_empty(), "{answer}");
 
@@ -106,6 +106,12 @@ async fn a_change_a_cluster_and_a_comparison_are_answered() {
 
     let answer = client.ask("compare", json!({ "systems": ["dgx-1", "dgx-2"] })).await.unwrap();
     assert!(!answer["conclusion"].as_array().unwrap().is_empty());
+    let topo = |class: &str| format!("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{class}\t0-7\nGPU1\t{class}\t X \t0-7\n");
+    let texts = json!({ "texts": [{ "name": "alpha", "text": topo("PIX") }, { "name": "be\nta\u{202e}", "text": topo("SYS") }] });
+    let answer = client.ask("compare", texts).await.unwrap();
+    let designs: Vec<&str> = answer["designs"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(designs.len(), 2);
+    assert!(designs.iter().all(|name| !name.contains(['\n', '\u{202e}'])), "{designs:?}");
     let answer = client.ask("systems", json!({})).await.unwrap();
     assert!(answer["machines"].as_array().unwrap().iter().any(|system| system["name"] == "dgx-1v"));
 }
@@ -181,6 +187,10 @@ async fn hostile_arguments_get_errors_and_the_next_question_an_answer() {
         ("simulate", json!({ "systems": ["dgx-1"], "workload": "$(reboot)" })),
         ("simulate", json!({ "systems": ["dgx-1"], "workload": "../../etc/passwd" })),
         ("compare", json!({ "systems": ["dgx-1"] })),
+        ("check", json!({ "systems": ["dgx-1"], "whatif": ["GPU0=none"] })),
+        ("check", json!({ "texts": [{ "name": "x".repeat(1 << 20), "text": "GPU0" }] })),
+        ("what_if", json!({ "systems": ["dgx-1"], "what_if": ["x".repeat(1 << 20)] })),
+        ("explain", json!({ "systems": ["dgx-1", "dgx-2"], "from": "GPU0", "to": "GPU1" })),
         ("check", json!({ "systems": vec!["dgx-1"; 65] })),
         ("no-such-tool", json!({})),
     ] {
