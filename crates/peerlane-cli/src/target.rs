@@ -34,13 +34,13 @@ pub(crate) fn in_lines(notices: &[String]) -> String {
 /// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
 pub(crate) fn load(targets: &[OsString], only: Option<&str>) -> Result<Opened, Failure> {
     let _bar = reading(targets);
-    finished(opener().open(named(targets).iter()), only)
+    finished(opener().open(named(targets)?.iter()), only)
 }
 
 /// The same, with what identifies machines taken out of all that is read.
 pub(crate) fn load_redacted(targets: &[OsString], only: Option<&str>) -> Result<Opened, Failure> {
     let _bar = reading(targets);
-    finished(redacted::open(&opener(), &named(targets)), only)
+    finished(redacted::open(&opener(), &named(targets)?), only)
 }
 
 /// The same as [`load`], with edits applied. Measurements of a machine are not carried over to the changed one.
@@ -66,8 +66,8 @@ fn finished(opened: Result<Opened, OpenError>, only: Option<&str>) -> Result<Ope
 }
 
 /// The targets, or what stands for none.
-fn named(targets: &[OsString]) -> Cow<'_, [OsString]> {
-    if targets.is_empty() { vec![default_target().into()].into() } else { targets.into() }
+fn named(targets: &[OsString]) -> Result<Cow<'_, [OsString]>, Failure> {
+    if targets.is_empty() { Ok(vec![default_target()?.into()].into()) } else { Ok(targets.into()) }
 }
 
 /// Writes a line for each input that was read as text.
@@ -79,16 +79,20 @@ pub(crate) fn write_coverage(opened: &Opened, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-/// `live` if there is an NVIDIA GPU, otherwise the example, with a message.
-fn default_target() -> String {
+/// `live` if there is an NVIDIA GPU, otherwise the example, with a message: where none is wanted, a script is not told that an
+/// example is ill.
+fn default_target() -> Result<String, Failure> {
     if live::has_nvidia_gpu() {
-        return "live".to_owned();
+        return Ok("live".to_owned());
+    }
+    if crate::console::quiet() {
+        return Err(Failure::new("no NVIDIA GPU found and no TARGET given"));
     }
     crate::console::note(&format!(
         "No NVIDIA GPU found and no TARGET given: showing the example {EXAMPLE} (eight H200, one with NVLinks down).\n\
          Try 'peerlane check FILE' with output of your machine, or through a pipe: nvidia-smi topo -m | peerlane check -",
     ));
-    EXAMPLE.to_owned()
+    Ok(EXAMPLE.to_owned())
 }
 
 /// Whether `--machine` names this machine, which was measured and is the only one.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind, SwitchXid, Unassigned};
+use peerlane_machine::fact::{GpuFacts, KernelFacts, Logged, PcieErrorKind, SwitchXid, Unassigned};
 use peerlane_machine::units::Bytes;
 use peerlane_read::knowledge::Weight;
 use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning, sxid};
@@ -174,8 +174,8 @@ fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Rai
         // the GPU whose link failed, and those that lost their partner
         (About::Nvlink, Some((code, devices))) => {
             let others = all.keys().filter(|at| !devices.contains_key(at));
-            let others: Vec<String> = others.map(|at| name(view, *at)).collect();
-            let failed: Vec<String> = devices.keys().map(|at| name(view, *at)).collect();
+            let others: Vec<String> = others.map(|at| shown(view, *at)).collect();
+            let failed: Vec<String> = devices.keys().map(|at| shown(view, *at)).collect();
             let follow = verb(&others, "follows", "follow");
             let theirs = codes.iter().filter(|(known, _)| known != code).map(|(known, _)| known.to_string());
             let theirs = theirs.collect::<Vec<_>>().join(", ");
@@ -183,6 +183,7 @@ fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Rai
         }
         (About::Nvlink, None) => format!("{names}: NVLink errors (Xid {numbers})"),
         (About::Program, _) => format!("{names}: errors of programs, not of the machine (Xid {numbers})"),
+        (About::Unknown, _) if worst > Info => format!("{names}: Xid {numbers}, which is not known here"),
         (About::Unknown, _) => format!("{names}: Xid {numbers} in the kernel's log"),
         _ => format!("{names}: {what} (Xid {numbers})"),
     };
@@ -399,9 +400,10 @@ fn is_gpu(view: &View, address: PciAddress) -> bool {
 /// A finding on devices, by their names.
 fn report(view: &View, severity: Severity, devices: &Counts, summary: impl FnOnce(String) -> String) -> Raised {
     let names: Vec<String> = devices.keys().map(|address| name(view, *address)).collect();
+    let shown: Vec<String> = devices.keys().map(|address| shown(view, *address)).collect();
     // that a part fails which recovered by itself is only possible
     RULE.raise(Fault, severity, if severity == Error { Certain } else { Possible })
-        .summary(summary(list(&names)))
+        .summary(summary(list(&shown)))
         .evidence(view.cite(view.kernels().into_iter().map(|(_, origin)| origin)))
         .about_nodes(names)
 }
@@ -411,8 +413,17 @@ fn name(view: &View, address: PciAddress) -> String {
     view.at(address).map_or_else(|| address.to_string(), |id| view.name(id).to_owned())
 }
 
+/// The same, with the address of a GPU whose number no list of GPUs states: a log that begins late names some of them, and the numbers
+/// that these have here are no other program's.
+fn shown(view: &View, address: PciAddress) -> String {
+    let states = |gpu: &GpuFacts| gpu.index.is_some() && gpu.address.is_some_and(|at| at.same_device(address));
+    let stated = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Gpus(gpus) if gpus.iter().any(states)));
+    let name = name(view, address);
+    if stated || !is_gpu(view, address) { name } else { format!("{name} ({address})") }
+}
+
 fn counts(view: &View, devices: &Counts) -> String {
-    list(&devices.iter().map(|(address, n)| format!("{n} of {}", name(view, *address))).collect::<Vec<_>>())
+    list(&devices.iter().map(|(address, n)| format!("{n} of {}", shown(view, *address))).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -95,17 +95,23 @@ pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<Assu
         NodeKind::RootComplex => root_part(fabric, parts, upper),
         _ => part_of(fabric, parts, upper),
     };
-    let below = able.unwrap_or_else(|| usual(machine));
+    // one of the devices below, of which nothing is known, may be the widest
+    let is_open = able.is_some() && has_unknown(fabric, parts, lower, LEVELS);
+    let below = match able {
+        Some(able) if is_open => wider(able, usual(machine)),
+        Some(able) => able,
+        None => usual(machine),
+    };
     // a card may be in an older slot with fewer lanes, or in one of a chipset's; a module has all its lanes
     let lanes_are_known = running.lanes.or(allowed.lanes).is_some();
     let is_module = part_of(fabric, parts, lower).is_some_and(|part| part.module);
-    let least = if able.is_none() || lanes_are_known || is_module { A_STEP } else { A_STEP * A_STEP };
+    let least = if able.is_none() || is_open || lanes_are_known || is_module { A_STEP } else { A_STEP * A_STEP };
     let generations = [below.generation, above.and_then(|part| part.pcie).and_then(|width| width.generation)];
     let width = PcieWidth {
         generation: running.generation.or(allowed.generation).or(generations.into_iter().flatten().min()),
         lanes: running.lanes.or(allowed.lanes).or(below.lanes),
     };
-    Some(AssumedWidth { width, basis: if able.is_some() { Basis::Parts } else { Basis::Usual }, least })
+    Some(AssumedWidth { width, basis: if able.is_some() && !is_open { Basis::Parts } else { Basis::Usual }, least })
 }
 
 /// The links of a machine of which not even the GPUs' product is known: those of the time of its NVLinks, else what has been sold
@@ -156,8 +162,25 @@ fn ability(fabric: &Fabric, parts: &Parts, node: NodeId, levels: usize) -> Optio
             _ => None,
         }
     });
+    below.reduce(wider)
+}
+
+/// Whether nothing is known of what one of the devices below this one can do, which is no part.
+fn has_unknown(fabric: &Fabric, parts: &Parts, node: NodeId, levels: usize) -> bool {
+    if levels == 0 || part_of(fabric, parts, node).is_some_and(|part| part.pcie.is_some()) {
+        return false;
+    }
+    fabric.links_of(node).iter().any(|(id, next)| match &fabric.link(*id).kind {
+        LinkKind::Pcie { running, .. } if is_above(fabric, *id, node) && running.raw_rate().is_none() => {
+            ability(fabric, parts, *next, levels - 1).is_none() || has_unknown(fabric, parts, *next, levels - 1)
+        }
+        _ => false,
+    })
+}
+
+fn wider(a: PcieWidth, b: PcieWidth) -> PcieWidth {
     let rate = |width: &PcieWidth| width.raw_rate().map_or(0.0, |rate| rate.bytes_per_second());
-    below.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    if rate(&b) > rate(&a) { b } else { a }
 }
 
 /// The generations that a GPU's NVLinks may be of, the slowest first and the usual in the middle, by how many it has in all: V100

@@ -41,12 +41,17 @@ fn what_the_hardware_did_and_what_programs_do() {
     let xids = vec![Xid::new(at("65:00.0"), 79), Xid::new(at("65:00.0"), 31), Xid::new(at("65:00.0"), 119)];
     let pcie_errors = vec![pcie("17:00.0", PcieErrorKind::Corrected, 2)];
     let all = found(KernelFacts { xids, pcie_errors, ..KernelFacts::default() });
-    let expected =
-        [("GPU1: fell off the bus (Xid 79)", Error), ("The kernel logged corrected PCIe errors of 0000:17:00.0", Info)];
+    let expected = [
+        ("GPU1 (0000:65:00.0): fell off the bus (Xid 79)", Error),
+        ("The kernel logged corrected PCIe errors of 0000:17:00.0", Info),
+    ];
     assert_eq!(summaries(&all), expected, "what a lost GPU logs follows from that");
     assert_eq!(join(&all[0].subjects, " "), "GPU1");
     let program = of_xids(&[("65:00.0", 31), ("65:00.0", 45)]);
-    assert_eq!(summaries(&program), [("GPU1: errors of programs, not of the machine (Xid 31, 45)", Info)]);
+    assert_eq!(
+        summaries(&program),
+        [("GPU1 (0000:65:00.0): errors of programs, not of the machine (Xid 31, 45)", Info)]
+    );
     assert_eq!(program[0].kind, Measurement);
     let many = vec![pcie("17:00.0", PcieErrorKind::Corrected, 400)];
     let many = found(KernelFacts { pcie_errors: many, ..KernelFacts::default() });
@@ -57,10 +62,13 @@ fn what_the_hardware_did_and_what_programs_do() {
 fn errors_of_one_kind_are_one_finding() {
     let memory = of_xids(&[("65:00.0", 48), ("65:00.0", 63), ("65:00.0", 94)]);
     assert_eq!(memory.len(), 1);
-    assert!(memory[0].summary.starts_with("GPU1: uncorrectable memory error;"), "{}", memory[0].summary);
+    assert!(memory[0].summary.starts_with("GPU1 (0000:65:00.0): uncorrectable memory error;"), "{}", memory[0].summary);
     assert!(memory[0].summary.ends_with("(Xid 48, 63, 94)") && memory[0].severity == Error);
     let gsp = of_xids(&[("65:00.0", 119)]);
-    assert_eq!(summaries(&gsp), [("GPU1: the GPU system processor (GSP) does not respond (Xid 119)", Error)]);
+    assert_eq!(
+        summaries(&gsp),
+        [("GPU1 (0000:65:00.0): the GPU system processor (GSP) does not respond (Xid 119)", Error)]
+    );
     assert!(!gsp[0].fix.contains("row"), "{}", gsp[0].fix);
 }
 
@@ -71,14 +79,17 @@ fn the_gpu_whose_link_failed_comes_before_those_that_follow() {
     assert_eq!(summaries(&all), [(expected, Error)]);
     let harmless = Xid { fatal: Some(false), ..Xid::new(at("65:00.0"), 145) };
     let harmless = found(KernelFacts { xids: vec![harmless], ..KernelFacts::default() });
-    assert_eq!(summaries(&harmless), [("GPU1: NVLink errors (Xid 145)", Info)]);
+    assert_eq!(summaries(&harmless), [("GPU1 (0000:65:00.0): NVLink errors (Xid 145)", Info)]);
 }
 
 #[test]
 fn what_the_driver_asks_for_is_named() {
     let recovery = vec![Recovery { address: at("65:00.0"), action: "GPU Reset Required".to_owned() }];
     let alone = found(KernelFacts { recovery: recovery.clone(), ..KernelFacts::default() });
-    assert_eq!(summaries(&alone), [("GPU1: the driver asks for an action: GPU Reset Required (Xid 154)", Error)]);
+    assert_eq!(
+        summaries(&alone),
+        [("GPU1 (0000:65:00.0): the driver asks for an action: GPU Reset Required (Xid 154)", Error)]
+    );
     let xids = vec![Xid::new(at("65:00.0"), 120)];
     let with = found(KernelFacts { recovery, xids, ..KernelFacts::default() });
     assert_eq!(with.len(), 1);

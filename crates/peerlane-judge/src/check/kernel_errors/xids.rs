@@ -44,7 +44,7 @@ pub(super) fn sxid(code: u32) -> Option<&'static Entry> {
 
 /// What a code is about, how bad it is, and what it means.
 pub(super) fn meaning(code: u32) -> (About, Severity, &'static str) {
-    let Some(entry) = known(code) else { return (About::Unknown, Info, "error") };
+    let Some(entry) = known(code) else { return (About::Unknown, Warning, "error") };
     let about = match entry.class {
         Class::OtherEnd => About::Lost,
         Class::Driver => About::Firmware,
@@ -122,7 +122,7 @@ mod tests {
             (54, About::Power, Warning),
             (119, About::Firmware, Error),
             (31, About::Program, Info),
-            (999, About::Unknown, Info),
+            (999, About::Unknown, Warning),
         ] {
             assert_eq!((meaning(code).0, meaning(code).1), (about, severity), "{code}");
             assert!(!fix(about, &[code]).is_empty(), "{code}");
