@@ -82,7 +82,7 @@ impl Allowed {
         let real = std::fs::canonicalize(Path::new(path)).ok();
         let allowed = real.filter(|real| self.0.iter().any(|root| real.starts_with(root)));
         allowed.ok_or_else(|| {
-            let roots: Vec<String> = self.0.iter().map(|root| shown(root)).collect();
+            let roots: Vec<String> = self.0.iter().map(shown).collect();
             format!("'{path}' is not there, or not in what may be read: {}", roots.join(", "))
         })
     }

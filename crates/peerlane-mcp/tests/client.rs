@@ -1,6 +1,13 @@
 //! The server as its clients use it: the SDK's own client starts the program and asks.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a test fails by panicking, and makes files of its own"
+)]
 
 use std::path::{Path, PathBuf};
 
