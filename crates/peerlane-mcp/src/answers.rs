@@ -77,13 +77,10 @@ pub(crate) struct FindingAnswer {
 
 impl FindingAnswer {
     fn of(finding: &Finding) -> Self {
-        let word = |value: &dyn Fn() -> serde_json::Result<serde_json::Value>| {
-            value().ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
-        };
         FindingAnswer {
             rule: finding.rule.clone(),
-            severity: word(&|| serde_json::to_value(finding.severity)),
-            certainty: word(&|| serde_json::to_value(finding.certainty)),
+            severity: word(finding.severity),
+            certainty: word(finding.certainty),
             summary: finding.summary.clone(),
             measured: finding.measured.clone(),
             expected: finding.expected.clone(),
@@ -92,6 +89,11 @@ impl FindingAnswer {
             sources: few(&finding.evidence),
         }
     }
+}
+
+/// The word that JSON has for it.
+fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 pub(crate) fn check(opened: &Opened) -> Result<Checked, String> {

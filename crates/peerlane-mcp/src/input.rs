@@ -92,7 +92,10 @@ impl Inputs {
     /// What is described, with the edits made.
     pub(crate) fn open(&self, allowed: &Allowed) -> Result<Opened, String> {
         let opened = self.unchanged(allowed)?;
-        changed(opened, &self.edits()?)
+        match self.edits()? {
+            edits if edits.is_empty() => Ok(opened),
+            edits => opened.changed(&edits).map_err(|e| e.to_string()),
+        }
     }
 
     /// Each input by itself, with the name that it was given.
@@ -148,7 +151,7 @@ impl Inputs {
         }
         let mut all = Opened::default();
         if !targets.is_empty() {
-            extend(&mut all, opener().open(targets).map_err(|e| e.to_string())?);
+            all.extend([opener().open(targets).map_err(|e| e.to_string())?]);
         }
         if !self.texts.is_empty() {
             let sources: Vec<(String, Result<Source, _>)> = self
@@ -161,7 +164,7 @@ impl Inputs {
                     (name, source)
                 })
                 .collect();
-            extend(&mut all, opener().join(sources).map_err(|e| e.to_string())?);
+            all.extend([opener().join(sources).map_err(|e| e.to_string())?]);
         }
         match &self.machine {
             Some(name) => all.only(name).map_err(|e| e.to_string()),
@@ -176,31 +179,4 @@ impl Inputs {
         }
         self.what_if.iter().map(|word| word.parse().map_err(|e| format!("what_if '{word}': {e}"))).collect()
     }
-}
-
-/// With edits made to the machines and to the nodes of clusters.
-pub(crate) fn changed(opened: Opened, edits: &[Edit]) -> Result<Opened, String> {
-    if edits.is_empty() {
-        return Ok(opened);
-    }
-    let nodes = opened.clusters.iter().map(|cluster| {
-        match peerlane::target::changed(&cluster.node, edits).map_err(|e| e.to_string())? {
-            Some(node) => cluster.clone().with_node(node).map_err(|e| e.to_string()),
-            None => Ok(cluster.clone()),
-        }
-    });
-    let clusters = nodes.collect::<Result<_, String>>()?;
-    let machines = match opened.cases.is_empty() {
-        true => opened,
-        false => opened.changed(edits).map_err(|e| e.to_string())?,
-    };
-    Ok(Opened { clusters, ..machines })
-}
-
-fn extend(all: &mut Opened, more: Opened) {
-    all.cases.extend(more.cases);
-    all.clusters.extend(more.clusters);
-    all.incomplete |= more.incomplete;
-    all.coverage.extend(more.coverage);
-    all.notices.extend(more.notices);
 }

@@ -1,10 +1,9 @@
 //! The tools. Each question is answered by a thread of its own, within the patience, one after another.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use peerlane::cluster::{Cluster, Wanted};
+use peerlane::cluster::Wanted;
 use peerlane::units::Seconds;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
@@ -16,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::answers::{self, Changed, Checked, Compared, Explained, Predicted, Simulated, Systems};
-use crate::input::{Allowed, Inputs, changed};
+use crate::input::{Allowed, Inputs};
 use crate::strict::Strict;
 
 /// What the server says of itself.
@@ -121,12 +120,9 @@ impl Server {
                 if nodes > MOST_NODES {
                     return Err(format!("{nodes} nodes: at most {MOST_NODES}"));
                 }
-                let case = opened.the_only("a cluster is made of one machine").map_err(|e| e.to_string())?;
                 let wanted: Wanted = work.network.as_deref().unwrap_or("rail").parse().map_err(|e| format!("{e}"))?;
-                let parts = peerlane::catalogue::Parts::embedded();
-                let node = peerlane::assumptions::Assumptions::of(&case.machine, parts).assumed_machine(parts);
                 let hop = Seconds::from_us(HOP_US);
-                let cluster = Cluster::of(node, nodes, &wanted, None, hop).map_err(|e| e.to_string())?;
+                let cluster = opened.cluster(nodes, &wanted, None, hop).map_err(|e| e.to_string())?;
                 (opened.cases, opened.clusters) = (Vec::new(), vec![cluster]);
             }
             answers::simulate(&opened, &work.workload, work.sizes.as_deref().unwrap_or("64KiB..1GiB"))
@@ -146,7 +142,7 @@ impl Server {
                 return Err("no change: give what_if, such as 'GPU0.link=pcie 3.0 x16'".to_owned());
             }
             let before = inputs.unchanged(allowed)?;
-            let after = changed(before.clone(), &edits)?;
+            let after = before.clone().changed(&edits).map_err(|e| e.to_string())?;
             Ok(answers::what_if(&before, &after))
         })
         .await
@@ -176,12 +172,13 @@ impl Server {
         let allowed = Arc::clone(&self.allowed);
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            // what the question changes is its own, and is lost with it
-            catch_unwind(AssertUnwindSafe(|| question(&allowed)))
-                .unwrap_or_else(|_| Err("an error in peerlane itself, please report it with the inputs".to_owned()))
+            question(&allowed)
         });
         match tokio::time::timeout_at(until, work).await {
-            Ok(answer) => answer.map_err(|e| e.to_string())?.map(Json),
+            // a panic ends the thread of this question alone
+            Ok(answer) => answer
+                .unwrap_or_else(|_| Err("an error in peerlane itself, please report it with the inputs".to_owned()))
+                .map(Json),
             Err(_) => {
                 Err(format!("no answer within {patience} s; it is still being looked for, and the next question waits"))
             }

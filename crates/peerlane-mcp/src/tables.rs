@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use peerlane::cluster::alike;
 use peerlane::expectation::ExpectedMatrix;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -73,7 +74,7 @@ impl Table {
         let mut groups: BTreeMap<(u64, String), Vec<Cell>> = BTreeMap::new();
         for cell in cells(matrix) {
             // three digits are what an answer shows
-            let kind = (rounded(cell.expected).to_bits(), kind(cell.bound_by.unwrap_or_default()));
+            let kind = (rounded(cell.expected).to_bits(), alike(cell.bound_by.unwrap_or_default()));
             groups.entry(kind).or_default().push(cell);
         }
         let mut paths: Vec<Paths> = groups.into_values().filter_map(Paths::of).collect();
@@ -97,25 +98,11 @@ impl Paths {
             low: least(|cell| cell.low),
             high: most(|cell| cell.high),
             bound_by: first.bound_by.map(|bound| {
-                let alike = cells.iter().all(|cell| cell.bound_by == Some(bound));
-                if alike { bound.to_owned() } else { kind(bound) }
+                let is_one = cells.iter().all(|cell| cell.bound_by == Some(bound));
+                if is_one { bound.to_owned() } else { alike(bound) }
             }),
         })
     }
-}
-
-/// A bottleneck with `#` for the numbers of its devices: those of `GPU0–sw0, PCIe 3.0 x16` stand before the comma.
-fn kind(bound: &str) -> String {
-    let (devices, rest) = bound.split_at(bound.find(',').unwrap_or(bound.len()));
-    let mut out = String::new();
-    for c in devices.chars() {
-        match c.is_ascii_digit() {
-            true if out.ends_with('#') => {}
-            true => out.push('#'),
-            false => out.push(c),
-        }
-    }
-    out + rest
 }
 
 /// With three digits.
@@ -133,7 +120,7 @@ mod tests {
 
     #[test]
     fn bottlenecks_of_a_kind_are_alike() {
-        assert_eq!(kind("GPU10–sw0, PCIe 3.0 x16"), "GPU#–sw#, PCIe 3.0 x16");
+        assert_eq!(alike("GPU10–sw0, PCIe 3.0 x16"), "GPU#–sw#, PCIe 3.0 x16");
     }
 
     #[test]

@@ -3,17 +3,16 @@
 use std::ffi::OsString;
 
 use peerlane::Opened;
-use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
-use peerlane::catalogue::{self, Parts};
+use peerlane::catalogue::Parts;
 use peerlane::check::Settings;
-use peerlane::cluster::{Cluster, ClusterError, Wanted, looks_like_cluster, read_cluster};
+use peerlane::cluster::{ClusterError, Wanted};
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::input_file::{self, Kind};
 use peerlane::model::Model;
 use peerlane::place::{Jobs, Request, Workload};
 use peerlane::simulate::workload::Sizes;
-use peerlane::target::{self, OpenError, Opener, Source};
+use peerlane::target::{self, Opener};
 use peerlane::units::{Bytes, Rate, Seconds};
 use peerlane::what_if::Edit;
 use pyo3::prelude::*;
@@ -56,19 +55,6 @@ fn settings(file: Option<OsString>) -> Result<Settings, String> {
     Settings::read(&text).map_err(|e| format!("{}: {e}", file.display()))
 }
 
-/// What a text is: a design where its name ends in `.toml`, else what tools printed, or a record.
-fn source(name: &str, text: &[u8]) -> Result<Source, OpenError> {
-    if !name.ends_with(".toml") {
-        return Source::of_document(name, text);
-    }
-    let text = String::from_utf8_lossy(text);
-    if !looks_like_cluster(&text) {
-        return Source::of_design(name, &text);
-    }
-    let node = |name: &str| catalogue::system(name)?.ok();
-    read_cluster(&text, name, node).map(|cluster| Source::Cluster(Box::new(cluster))).map_err(|e| e.to_string().into())
-}
-
 impl Node {
     fn new(opened: Opened) -> Self {
         Node { opened }
@@ -91,11 +77,12 @@ impl Node {
     #[staticmethod]
     fn of_texts(py: Python<'_>, texts: Vec<(String, Vec<u8>)>) -> PyResult<Self> {
         work(py, || {
-            let sources = texts.into_iter().map(|(name, text)| {
-                let source = source(&name, &text);
+            let opener = Opener::new(&peerlane_cli::this_machine).clusters();
+            let read = |(name, text): (String, Vec<u8>)| {
+                let source = opener.read_bytes(&name, &text);
                 (name, source)
-            });
-            Opener::new(&peerlane_cli::this_machine).clusters().join(sources).map(Node::new)
+            };
+            opener.join(texts.into_iter().map(read)).map(Node::new)
         })
     }
 
@@ -132,18 +119,8 @@ impl Node {
     fn what_if(&self, py: Python<'_>, words: Vec<String>) -> PyResult<Self> {
         work(py, || {
             let edits = edits(&words)?;
-            let clusters = self.opened.clusters.iter().map(|cluster| {
-                match target::changed(&cluster.node, &edits).map_err(|e| e.to_string())? {
-                    Some(node) => cluster.clone().with_node(node).map_err(|e| e.to_string()),
-                    None => Ok(cluster.clone()),
-                }
-            });
-            let clusters = clusters.collect::<Result<_, String>>()?;
-            let machines = match self.opened.cases.is_empty() {
-                true => Opened::default(),
-                false => self.cases().changed(&edits).map_err(|e| e.to_string())?,
-            };
-            Ok::<_, String>(Node::new(Opened { clusters, ..machines }))
+            let given = Opened { clusters: self.opened.clusters.clone(), ..self.cases() };
+            given.changed(&edits).map(Node::new).map_err(|e| e.to_string())
         })
     }
 
@@ -161,11 +138,8 @@ impl Node {
             if !(hop_latency_us >= 0.0 && gbit_per_s.is_none_or(|rate| rate > 0.0 && rate.is_finite())) {
                 return Err("a rate must be above 0, and a latency not below it".to_owned());
             }
-            let case = self.opened.the_only("a cluster is made of one machine").map_err(|e| e.to_string())?;
-            let parts = Parts::embedded();
-            let machine = Assumptions::of(&case.machine, parts).assumed_machine(parts);
             let (rate, hop) = (gbit_per_s.map(Rate::from_gbit), Seconds::from_us(hop_latency_us));
-            let cluster = Cluster::of(machine, nodes, &wanted, rate, hop).map_err(|e| e.to_string())?;
+            let cluster = self.opened.cluster(nodes, &wanted, rate, hop).map_err(|e| e.to_string())?;
             Ok(Node::new(Opened { clusters: vec![cluster], ..Opened::default() }))
         })
     }

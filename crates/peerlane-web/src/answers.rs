@@ -167,14 +167,7 @@ pub(crate) fn parts() -> Answer {
 /// All machines with the edits made.
 fn together(all: &All, edits: &[Edit]) -> Result<Opened, Refusal> {
     let mut opened = Opened::default();
-    for (_, one) in all {
-        let Opened { cases, clusters, incomplete, coverage, notices } = one.clone();
-        opened.cases.extend(cases);
-        opened.clusters.extend(clusters);
-        opened.incomplete |= incomplete;
-        opened.coverage.extend(coverage);
-        opened.notices.extend(notices);
-    }
+    opened.extend(all.iter().map(|(_, one)| one.clone()));
     if edits.is_empty() { Ok(opened) } else { opened.changed(edits).map_err(|e| e.to_string()) }
 }
 

@@ -5,6 +5,7 @@ mod described;
 mod example;
 mod held;
 mod kind;
+mod opened;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,14 +16,11 @@ use peerlane_design::case::Case;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::infer::Inference;
 use peerlane_design::measured_cluster;
-use peerlane_design::what_if::{Edit, apply};
-use peerlane_machine::machine::Machine;
 use peerlane_machine::origin::{Coverage, Warning};
 use peerlane_measure::nodes::NodesRun;
 use peerlane_measure::run::{MAX_RUN_BYTES, Partial, looks_like_run};
-use peerlane_model::model::Model;
 use peerlane_read::assemble::assemble;
-use peerlane_read::catalogue::{self, Parts};
+use peerlane_read::catalogue;
 use peerlane_read::evidence::{self, Found, ReadError};
 use peerlane_read::input_file::{self, Kind, Refused, What};
 
@@ -30,6 +28,7 @@ pub use answers::{compare, designs, explain, predict, predict_usual};
 pub use described::{cluster, cluster_file, design, nodes_run, unknown};
 pub use example::NAME as EXAMPLE;
 pub use kind::TargetKind;
+pub use opened::{changed, changed_cluster, known_names, pick};
 
 /// How much of a source is read to see whether it may be JSON.
 const HEAD_BYTES: u64 = 64;
@@ -443,93 +442,4 @@ fn join_inference(found: Inference, file: &str, cases: &mut [Case]) -> Result<()
         Some(case) => case.join(found, file).map_err(|e| format!("{file}: {e}")),
         None => Err(format!("{file} is about {}, and no machine here has that name", found.machine)),
     }
-}
-
-impl Opened {
-    /// A model of each machine, by the parts of the catalogue.
-    pub fn models(&self) -> Vec<Model<'_>> {
-        self.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
-    }
-
-    /// The machines.
-    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
-        self.cases.iter().map(|case| &case.machine)
-    }
-
-    /// The only machine; `what` is the first half of the message where there are several: `this format holds one machine`.
-    ///
-    /// # Errors
-    /// Where there are several, or none.
-    pub fn the_only(&self, what: &str) -> Result<&Case, OpenError> {
-        match self.cases.as_slice() {
-            [one] => Ok(one),
-            cases => {
-                let names: Vec<&str> = self.machines().map(|m| m.name.as_str()).collect();
-                let (n, names) = (cases.len(), names.join(", "));
-                Err(OpenError::new(format!("{what}, but there are {n}; choose one with --machine: {names}")))
-            }
-        }
-    }
-
-    /// One of several machines, by its name or its number from 1.
-    ///
-    /// # Errors
-    /// Where there is none such.
-    pub fn only(mut self, wanted: &str) -> Result<Self, OpenError> {
-        let at = pick(self.machines(), wanted)?;
-        self.cases = vec![self.cases.swap_remove(at)];
-        Ok(self)
-    }
-
-    /// The machines with edits applied. Measurements of a machine are not carried over to the changed one.
-    ///
-    /// # Errors
-    /// Where an edit is for no machine, or cannot be applied.
-    pub fn changed(mut self, edits: &[Edit]) -> Result<Self, OpenError> {
-        known_names(edits, self.machines())?;
-        for case in &mut self.cases {
-            if let Some(changed) = changed(&case.machine, edits)? {
-                *case = Case::from(changed);
-            }
-        }
-        Ok(self)
-    }
-}
-
-/// The machine that the edits make of this one; `None` where none of them is for it.
-///
-/// # Errors
-/// Where one cannot be applied.
-pub fn changed(machine: &Machine, edits: &[Edit]) -> Result<Option<Machine>, OpenError> {
-    if !edits.iter().any(|e| e.is_for(&machine.name)) {
-        return Ok(None);
-    }
-    let changed = apply(machine, edits, Parts::embedded()).map(Some);
-    changed.map_err(|e| OpenError::new(format!("{}: {e}", machine.name)))
-}
-
-/// Rejects edits for unknown machines.
-///
-/// # Errors
-/// With the names of those that there are.
-pub fn known_names<'m>(edits: &[Edit], machines: impl Iterator<Item = &'m Machine>) -> Result<(), OpenError> {
-    let names: Vec<&str> = machines.map(|m| m.name.as_str()).collect();
-    let stray = edits.iter().find(|e| !names.iter().any(|name| e.is_for(name)));
-    stray.map_or(Ok(()), |edit| {
-        let wanted = edit.machine.as_deref().unwrap_or_default();
-        let available = names.join(", ");
-        Err(OpenError::new(format!("what if '{edit}': no machine '{wanted}'; available: {available}")))
-    })
-}
-
-/// The index of the machine with a name, or with a number from 1.
-///
-/// # Errors
-/// With the names of those that there are.
-pub fn pick<'m>(machines: impl Iterator<Item = &'m Machine>, wanted: &str) -> Result<usize, OpenError> {
-    let names: Vec<&str> = machines.map(|machine| machine.name.as_str()).collect();
-    let by_name = names.iter().position(|name| *name == wanted);
-    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < names.len());
-    let at = by_name.or(by_number);
-    at.ok_or_else(|| OpenError::new(format!("no machine '{wanted}'; available: {}", names.join(", "))))
 }

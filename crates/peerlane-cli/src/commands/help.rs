@@ -39,9 +39,8 @@ pub(super) fn run(args: &HelpArgs, out: &mut dyn Write) -> Result<Outcome, Failu
         return Ok(Outcome::default());
     }
     // the section of a rule, before another page's of that name
-    let mut sections = pages.iter().filter_map(|page| Some((page, page.section(name)?)));
-    let first = sections.next();
-    let found = sections.find(|(page, _)| page.name == "rules").or(first);
+    let sections = pages.iter().filter_map(|page| Some((page, page.section(name)?)));
+    let found = sections.min_by_key(|(page, _)| page.name != "rules");
     if let Some((page, section)) = found {
         section.print(out)?;
         writeln!(out, "\nFrom the page {0}: 'peerlane help {0}.md' shows all of it.", page.name)?;

@@ -7,7 +7,7 @@ use std::thread;
 
 use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
-use peerlane::target::cluster;
+use peerlane::target::{changed_cluster, cluster};
 use peerlane::units::Bytes;
 
 use crate::args::SweepArgs;
@@ -17,7 +17,7 @@ use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, hang, number};
-use crate::target::clusters::{alone, grow, job, meant, take, with_changes};
+use crate::target::clusters::{alone, grow, job, meant, take};
 use crate::target::load;
 use crate::{Failure, Outcome, output_file};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             Some(found) => {
                 let found = found?;
                 alone(&found, &args.grown)?;
-                clusters.push(with_changes(found, &args.grown.what_if.edits)?);
+                clusters.push(changed_cluster(found, &args.grown.what_if.edits)?);
             }
             None => {
                 let loaded = load(std::slice::from_ref(target), None)?;

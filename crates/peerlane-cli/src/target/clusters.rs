@@ -11,9 +11,8 @@ use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
 use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
-use peerlane::target::{changed, cluster, known_names};
+use peerlane::target::{changed, changed_cluster, cluster, known_names};
 use peerlane::units::{Bytes, Rate, Seconds};
-use peerlane::what_if::Edit;
 
 use crate::Failure;
 use crate::args::{Grown, Machines};
@@ -68,21 +67,13 @@ fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster
         return None;
     }
     let each = all.into_iter().zip(targets).map(|(found, target)| match found {
-        Some(found) => with_changes(found?, &grown.what_if.edits),
+        Some(found) => Ok(changed_cluster(found?, &grown.what_if.edits)?),
         None => Err(Failure::new(format!(
             "'{}' is not a cluster; clusters and machines cannot be simulated together",
             shown(target)
         ))),
     });
     Some(each.collect())
-}
-
-/// The cluster with its nodes changed.
-pub(crate) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, Failure> {
-    match changed(&cluster.node, edits)? {
-        Some(node) => cluster.with_node(node).map_err(|e| Failure::new(e.to_string())),
-        None => Ok(cluster),
-    }
 }
 
 /// One machine, or clusters of it.

@@ -20,7 +20,7 @@ use peerlane_model::model::nccl;
 use peerlane_read::catalogue::Parts;
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
-pub use names::Component;
+pub use names::{Component, alike};
 pub use network::{Network, Routing, Wanted};
 pub use router::{ClusterRoute, Place, Router, Via};
 pub(crate) use router::{share_of, shares};

@@ -21,7 +21,7 @@ impl fmt::Display for Component {
 }
 
 /// `#` for every number that ends a word of letters, as the numbers of nodes and devices do.
-pub(super) fn alike(name: &str) -> String {
+pub fn alike(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut in_name = false;
     for c in name.chars() {
