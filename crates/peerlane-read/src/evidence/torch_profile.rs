@@ -233,8 +233,9 @@ impl Shares {
             let steps = if steps == 0 { String::new() } else { format!(", {steps} steps") };
             format!("{:.0} % of {:.1} ms{steps}", 100.0 * time / self.whole, self.whole / 1e3)
         };
-        if self.communicating > 0.0 {
-            let bad = (self.exposed > EXPOSED * self.whole).then_some(Grade::Limit);
+        let bad = (self.exposed > EXPOSED * self.whole).then_some(Grade::Limit);
+        // of a GPU that mostly idles, little that is exposed is no health
+        if self.communicating > 0.0 && (bad.is_some() || self.idle <= IDLE * self.whole) {
             health.judge(Area::Overlap, bad, part, "communication that no computing hides takes", &of(self.exposed), i);
         }
         if self.idle > IDLE * self.whole {
@@ -324,6 +325,11 @@ mod tests {
         let found = scanned(scan, &profile_of(&idle));
         let Fact::Health(report) = &found.evidence[1].fact else { panic!("{found:?}") };
         assert_eq!((report.troubles[0].value.as_str(), report.troubles[0].grade), ("80 % of 0.1 ms", Grade::Note));
+        let mostly_idle =
+            [event("kernel", "gemm", 0.0, 10.0, ""), all_reduce(0.0, 10.0, 8), event("kernel", "gemm", 90.0, 10.0, "")];
+        let found = scanned(scan, &profile_of(&mostly_idle));
+        let Fact::Health(report) = &found.evidence[2].fact else { panic!("{found:?}") };
+        assert_eq!((report.sound, report.troubles.len()), (0, 1), "idle time is not health");
     }
 
     #[test]
