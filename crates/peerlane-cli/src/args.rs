@@ -12,6 +12,7 @@ mod nodes;
 mod place;
 mod shared;
 mod simulate;
+mod top;
 mod tune;
 
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
 pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
 pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs};
+pub(crate) use top::TopArgs;
 pub(crate) use tune::TuneArgs;
 
 const TARGETS: &str = "\
@@ -136,6 +138,8 @@ pub(crate) enum Command {
     Fleet(FleetArgs),
     /// Decide in seconds whether jobs may run on this machine; drain it if not
     Gate(GateArgs),
+    /// Show the traffic on every link of this machine now, and its share of what the link should carry
+    Top(TopArgs),
     /// Simulate a workload on a machine, or on a cluster
     Simulate(SimulateArgs),
     /// Simulate workloads on several machines or clusters, and compare them
@@ -165,6 +169,9 @@ pub(crate) enum Command {
     /// Holds the sides of steps between nodes that need CUDA, in its own process
     #[command(hide = true)]
     GpuSides,
+    /// Reads the counters of this machine's links for 'top', in its own process
+    #[command(hide = true)]
+    Meter,
     /// Prints what this machine reports about itself as JSON for 'gate', in its own process
     #[command(hide = true)]
     Survey(SurveyArgs),

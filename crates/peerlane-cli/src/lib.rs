@@ -9,6 +9,7 @@
 
 mod args;
 mod commands;
+mod confine;
 mod console;
 mod fleet;
 mod host;
@@ -195,6 +196,11 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         (Some(_), true) => return Err(Failure::new("--licenses is given without a command")),
         (None, false) => return Err(Failure::new("a command is missing; 'peerlane --help' lists them")),
     };
+    if let Err(why) = confine::confine(command)
+        && cli.terminal.verbose
+    {
+        console::note(&why);
+    }
     let outcome = commands::run(command, &mut out);
     // the output of a failed command up to its failure is still useful
     out.flush()?;

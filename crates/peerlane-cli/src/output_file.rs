@@ -380,6 +380,12 @@ impl Lock {
         Ok(Appended { file, path, size: content.len() as u64, pending: Vec::new() })
     }
 
+    /// Gives `FILE.ending` the name of the file itself, durably.
+    pub(crate) fn keep(&self, ending: &str) -> io::Result<()> {
+        fs::rename(self.beside(ending), &self.of)?;
+        sync_folder(&self.of)
+    }
+
     /// Removes `FILE.ending`.
     pub(crate) fn remove(&self, ending: &str) -> io::Result<()> {
         remove(&self.beside(ending))

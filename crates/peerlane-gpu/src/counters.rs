@@ -1,12 +1,13 @@
 //! Counters that the kernel shows as files: PCIe errors of GPUs and of the bridges above them, and ports of RDMA adapters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::canonicalize;
 use std::path::{Path, PathBuf};
 
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_measure::run::{Place, Reading};
+use peerlane_measure::traffic::Port;
 use peerlane_read::input_file::{attribute, names};
 
 /// The counters of AER in a device's folder (Documentation/ABI/testing/sysfs-bus-pci-devices-aer): lines of a name and a
@@ -96,6 +97,75 @@ impl FileCounters {
     }
 }
 
+/// The counters of a port's bytes, sent and received, and the bytes that one count stands for: words of four for InfiniBand and
+/// Converged Ethernet (Documentation/ABI/stable/sysfs-class-infiniband), bytes for EFA.
+const BYTES: [([&str; 2], u64); 2] =
+    [(["counters/port_xmit_data", "counters/port_rcv_data"], 4), (["hw_counters/tx_bytes", "hw_counters/rx_bytes"], 1)];
+
+/// The counters of a network interface (Documentation/ABI/testing/sysfs-class-net-statistics).
+const INTERFACE: [&str; 2] = ["statistics/tx_bytes", "statistics/rx_bytes"];
+
+/// A port whose bytes are counted.
+#[derive(Debug)]
+struct CountedPort {
+    name: String,
+    address: Option<PciAddress>,
+    files: [PathBuf; 2],
+    unit: u64,
+}
+
+/// The files that count the bytes of ports: of RDMA adapters, and of network interfaces of cards that are none. Found once.
+#[derive(Debug, Default)]
+pub struct FileTraffic(Vec<CountedPort>);
+
+impl FileTraffic {
+    /// Those below `/sys`.
+    #[must_use]
+    pub fn of(sys: &Path) -> Self {
+        let mut all = Vec::new();
+        let address = |device: &Path| {
+            let folder = canonicalize(device.join("device")).ok()?;
+            // a virtual function of a cloud's network is a device below the PCI function
+            folder.ancestors().find_map(|above| above.file_name()?.to_str()?.parse().ok())
+        };
+        let listed =
+            |folder: PathBuf| -> Vec<PathBuf> { names(&folder).iter().map(|name| folder.join(name)).collect() };
+        let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        for device in listed(sys.join("class/infiniband")) {
+            for port in listed(device.join("ports")) {
+                let counted =
+                    BYTES.iter().find(|(files, _)| files.iter().all(|file| count(&port.join(file)).is_some()));
+                if let Some((files, unit)) = counted {
+                    let (files, name) =
+                        (files.map(|file| port.join(file)), format!("{}/{}", name(&device), name(&port)));
+                    all.push(CountedPort { name, address: address(&device), files, unit: *unit });
+                }
+            }
+        }
+        let known: BTreeSet<Option<PciAddress>> = all.iter().map(|port| port.address).collect();
+        for interface in listed(sys.join("class/net")) {
+            let address = address(&interface);
+            let files = INTERFACE.map(|file| interface.join(file));
+            // without a device: loopback, bridges, tunnels
+            if address.is_some() && !known.contains(&address) && files.iter().all(|file| count(file).is_some()) {
+                all.push(CountedPort { name: name(&interface), address, files, unit: 1 });
+            }
+        }
+        all.truncate(MOST_PORTS);
+        FileTraffic(all)
+    }
+
+    /// What they stand at.
+    pub(crate) fn read(&self) -> BTreeMap<String, Port> {
+        let read = |port: &CountedPort| {
+            let [sent, received] = [count(&port.files[0])?, count(&port.files[1])?];
+            let bytes = [sent, received].map(|count| count.saturating_mul(port.unit));
+            Some((port.name.clone(), Port { bytes, address: port.address }))
+        };
+        self.0.iter().filter_map(read).collect()
+    }
+}
+
 /// What the ports of RDMA adapters have counted of errors so far, as files below `sys` (`/sys`) show it.
 #[must_use]
 pub fn port_errors(sys: &Path) -> Reading {
@@ -122,6 +192,39 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn bytes_of_ports_are_counted_once_for_each_card() {
+        let sys = std::env::temp_dir().join(format!("peerlane-traffic-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = sys.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let device = |class: &str, at: &str| {
+            let (link, folder) = (sys.join(class).join("device"), sys.join("devices/pci0000:00").join(at));
+            fs::create_dir_all(&folder).unwrap();
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(folder, link).unwrap();
+        };
+        write("class/infiniband/mlx5_0/ports/1/counters/port_xmit_data", "10\n");
+        write("class/infiniband/mlx5_0/ports/1/counters/port_rcv_data", "20\n");
+        write("class/infiniband/efa_0/ports/1/hw_counters/tx_bytes", "7\n");
+        write("class/infiniband/efa_0/ports/1/hw_counters/rx_bytes", "8\n");
+        for interface in ["ib0", "eth0", "lo"] {
+            write(&format!("class/net/{interface}/statistics/tx_bytes"), "1\n");
+            write(&format!("class/net/{interface}/statistics/rx_bytes"), "2\n");
+        }
+        device("class/infiniband/mlx5_0", "0000:01:00.0");
+        device("class/net/ib0", "0000:01:00.0");
+        device("class/net/eth0", "0000:02:00.0/virtio1");
+        let read = FileTraffic::of(&sys).read();
+        fs::remove_dir_all(&sys).unwrap();
+        let bytes: Vec<_> = read.iter().map(|(name, port)| (name.as_str(), port.bytes)).collect();
+        // the interface of the InfiniBand adapter is the same port, and the loopback no card's
+        assert_eq!(bytes, [("efa_0/1", [7, 8]), ("eth0", [1, 2]), ("mlx5_0/1", [40, 80])]);
+        assert_eq!(read["eth0"].address, "0000:02:00.0".parse().ok());
+    }
 
     #[test]
     fn files_of_gpus_bridges_and_ports_are_found_and_read() {

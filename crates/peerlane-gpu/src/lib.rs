@@ -29,10 +29,10 @@ pub mod session;
 mod system;
 pub mod timeline;
 
-pub use counters::port_errors;
+pub use counters::{FileTraffic, port_errors};
 pub use host::Mapping;
 pub use live::{
     GpuName, GpuSink, GpuSource, LEAVING, LOOK_AGAIN, Live, NicMemory, NicStage, OpenError, Ranks, start_ahead,
 };
-pub use nvml::Tolerated;
+pub use nvml::{NvmlStates, Tolerated, Traffic};
 pub use output::take_output;

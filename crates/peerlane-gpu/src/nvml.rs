@@ -8,9 +8,11 @@ mod device;
 mod states;
 #[cfg(test)]
 pub(crate) mod testing;
+mod traffic;
 mod words;
 
 pub use states::{NvmlStates, Tolerated};
+pub use traffic::Traffic;
 
 pub(crate) use device::Device;
 pub(crate) use words::WORDS_OF_P2P;

@@ -8,3 +8,4 @@ pub mod nodes;
 pub mod plan;
 pub mod run;
 pub mod simulated_machine;
+pub mod traffic;

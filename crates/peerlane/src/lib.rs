@@ -64,6 +64,6 @@ pub use peerlane_machine::{
     bfs, copy_time, counter, curve, date, exchange, fabric, fact, fault, fit, gap, halo, machine, matrix, names,
     one_line, origin, random, spin_glass, stats, subject, transfer, units,
 };
-pub use peerlane_measure::{kinds, measure, nodes, plan, run, simulated_machine};
+pub use peerlane_measure::{kinds, measure, nodes, plan, run, simulated_machine, traffic};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
 pub use peerlane_read::{assemble, catalogue, evidence, input_file, knowledge};

@@ -212,6 +212,9 @@ impl<'a> Opener<'a> {
                 Source::of_design(name, &design(path)?)
             }
             TargetKind::NodesRun => nodes_run(path).map(|(run, unreadable)| Source::Nodes(Box::new(run), unreadable)),
+            TargetKind::Traffic => Err(OpenError::new(format!(
+                "{name} is a recording of traffic, which says nothing of what a path reaches; to see it: peerlane top {name}"
+            ))),
             TargetKind::Folder => Ok(Source::Text(evidence::read_path(path)?)),
             TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe => {
                 let file = input_file::open(path, Kind::Source)?;

@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// A command, and its examples, each with what it is for. `topo.txt`, `run.json` and `records` stand for a user's own.
-const EXAMPLES: [(&str, [[&str; 2]; 2]); 22] = [
+const EXAMPLES: [(&str, [[&str; 2]; 2]); 23] = [
     (
         "check",
         [
@@ -86,6 +86,13 @@ const EXAMPLES: [(&str, [[&str; 2]; 2]); 22] = [
         [
             ["peerlane gate h200x4-vm -v", "a simulated machine; without a name, this one"],
             ["peerlane gate h200x4-vm --exit nagios", "as a check of Nagios"],
+        ],
+    ),
+    (
+        "top",
+        [
+            ["peerlane top", "this machine, refreshed each second"],
+            ["peerlane top hgx-h100 --once", "one picture of a simulated machine"],
         ],
     ),
     (

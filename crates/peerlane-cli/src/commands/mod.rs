@@ -20,6 +20,7 @@ pub(crate) mod shell;
 mod simulate;
 mod sweep;
 mod systems;
+mod top;
 mod tune;
 
 use std::io::{self, Write};
@@ -50,6 +51,8 @@ pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Fai
         Command::Discover => crate::live::worker(),
         Command::Survey(args) => gate::survey(args),
         Command::Place(args) => place::run(args, out),
+        Command::Top(args) => top::run(args, out),
+        Command::Meter => top::meter(),
         Command::Tune(args) => tune::run(args, out),
         Command::Infer(args) => infer::run(args, out),
         Command::Measure(args) => measure::run(args, out),

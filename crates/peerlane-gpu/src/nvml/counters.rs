@@ -12,7 +12,7 @@ use crate::bindings::nvml as ffi;
 
 /// NVLinks that are asked about, so that their number needs no call of its own. Those that a GPU does not have are refused
 /// one by one, within the one call.
-const LINKS: u8 = ffi::NVML_NVLINK_MAX_LINKS as u8;
+pub(super) const LINKS: u8 = ffi::NVML_NVLINK_MAX_LINKS as u8;
 
 /// The fields of a GPU.
 const OF_GPU: [(u32, ErrorCounter); 3] = [
@@ -22,7 +22,8 @@ const OF_GPU: [(u32, ErrorCounter); 3] = [
 ];
 
 /// The data that each NVLink sent and received, in KiB, without what the protocol adds.
-const DATA: [u32; 2] = [ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX];
+pub(super) const DATA: [u32; 2] =
+    [ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ffi::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX];
 
 /// The errors of each NVLink.
 const OF_LINK: [(u32, ErrorCounter); 3] = [

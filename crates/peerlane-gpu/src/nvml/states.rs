@@ -97,7 +97,7 @@ impl NvmlStates {
     }
 }
 
-fn state(name: &str, device: Device) -> GpuState {
+pub(super) fn state(name: &str, device: Device) -> GpuState {
     let own = std::process::id();
     let reasons = device.clock_event_reasons().unwrap_or_default();
     GpuState {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Cell, FlagKind, GpuState, Limits, Run, RunError, SourceText, ends, matrices};
+use super::{Cell, FlagKind, GpuState, Limits, Run, RunError, SourceText, Subject, ends, matrices};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts};
 use peerlane_machine::machine::{Machine, SourcedMatrix};
@@ -19,6 +19,31 @@ pub const TOOL: &str = "peerlane measure";
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: usize = 4 << 20;
 
+impl Subject {
+    /// The machine without numbers.
+    ///
+    /// # Errors
+    /// There is neither a system file nor texts that can be read.
+    pub fn machine(&self) -> Result<Machine, RunError> {
+        let subject = self;
+        if let Some(system) = &subject.system {
+            if system.len() > MAX_SYSTEM_BYTES {
+                return Err(RunError::Machine("its system file is too large".to_owned()));
+            }
+            let read = catalogue::read_system(system, &subject.target).map_err(|e| RunError::Machine(e.to_string()));
+            return read.map(without_numbers);
+        }
+        if subject.evidence.is_empty() {
+            return match catalogue::system(&subject.target) {
+                Some(read) => read.map(without_numbers).map_err(|e| RunError::Machine(e.to_string())),
+                None => Err(RunError::Machine("the record has no text of it".to_owned())),
+            };
+        }
+        machine_of_texts(&subject.evidence, &subject.name)
+            .ok_or_else(|| RunError::Machine("its texts name no GPU, NIC or path".to_owned()))
+    }
+}
+
 impl Run {
     /// The machine with the run's numbers.
     ///
@@ -29,7 +54,7 @@ impl Run {
 
     /// The same; origins name `file` as where the numbers stand.
     pub fn machine_of(&self, file: &str) -> Result<Machine, RunError> {
-        let mut machine = self.bare_machine()?;
+        let mut machine = self.machine.machine()?;
         let cells = Limits::of(&machine).flagged(&self.cells);
         let origin = Origin { source: Arc::from(file), tool: TOOL, lines: None };
         let (all, left_out) = matrices::grouped(&cells);
@@ -50,26 +75,6 @@ impl Run {
             machine.warnings.push(warn(message));
         }
         Ok(machine)
-    }
-
-    /// As it was before the run.
-    fn bare_machine(&self) -> Result<Machine, RunError> {
-        let subject = &self.machine;
-        if let Some(system) = &subject.system {
-            if system.len() > MAX_SYSTEM_BYTES {
-                return Err(RunError::Machine("its system file is too large".to_owned()));
-            }
-            let read = catalogue::read_system(system, &subject.target).map_err(|e| RunError::Machine(e.to_string()));
-            return read.map(without_numbers);
-        }
-        if subject.evidence.is_empty() {
-            return match catalogue::system(&subject.target) {
-                Some(read) => read.map(without_numbers).map_err(|e| RunError::Machine(e.to_string())),
-                None => Err(RunError::Machine("the record has no text of it".to_owned())),
-            };
-        }
-        machine_of_texts(&subject.evidence, &subject.name)
-            .ok_or_else(|| RunError::Machine("its texts name no GPU, NIC or path".to_owned()))
     }
 
     /// What the GPUs reported right after the run.

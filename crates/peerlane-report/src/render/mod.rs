@@ -30,6 +30,7 @@ pub mod style;
 pub mod svg;
 pub mod table;
 pub mod text;
+pub mod traffic;
 pub mod tree;
 pub mod tuning;
 mod unified;

@@ -35,6 +35,7 @@ mod tests {
             ("accuracy", schemars::schema_for!(peerlane_judge::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(peerlane_read::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(peerlane_measure::run::Run)),
+            ("traffic", schemars::schema_for!(peerlane_measure::traffic::Head)),
             ("simulation", schemars::schema_for!(peerlane_design::simulate::result::SimulationDocument)),
             ("scaling", schemars::schema_for!(peerlane_design::simulate::scaling::ScalingDocument)),
             ("sweep", schemars::schema_for!(peerlane_design::simulate::result::SweepDocument)),

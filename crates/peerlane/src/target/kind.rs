@@ -7,6 +7,7 @@ use peerlane_design::cluster;
 use peerlane_design::infer::looks_like_inference;
 use peerlane_measure::nodes::looks_like_nodes_run;
 use peerlane_measure::run::looks_like_run;
+use peerlane_measure::traffic::looks_like_recording;
 use peerlane_read::input_file::{self, Kind, Refused, What};
 use peerlane_read::{catalogue, evidence};
 
@@ -38,6 +39,8 @@ pub enum TargetKind {
     NodesRun,
     /// What `infer` found.
     Inference,
+    /// A recording of traffic.
+    Traffic,
     /// A folder.
     Folder,
     /// A pipe, whose content is not known before it is read.
@@ -82,6 +85,7 @@ impl TargetKind {
             () if looks_like_nodes_run(&text) => TargetKind::NodesRun,
             () if looks_like_run(&text) => TargetKind::Run,
             () if looks_like_inference(&text) => TargetKind::Inference,
+            () if looks_like_recording(&text) => TargetKind::Traffic,
             () => TargetKind::Text,
         }
     }

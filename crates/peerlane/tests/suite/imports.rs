@@ -13,7 +13,7 @@ const ORDER: [(&str, &str); 11] = [
     ),
     ("peerlane-read", "input_file knowledge evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
-    ("peerlane-measure", "kinds plan run measure simulated_machine nodes"),
+    ("peerlane-measure", "kinds plan run measure simulated_machine traffic nodes"),
     (
         "peerlane-gpu",
         "system pattern timeline foreign counters kernels host output search session library bindings open cuda failure nccl nvml discover live",
