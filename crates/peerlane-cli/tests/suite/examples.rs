@@ -35,6 +35,7 @@ fn here(line: &str, folder: &str) -> String {
     ] {
         line = line.replace(theirs, ours);
     }
+    line = line.replace("check run.json", &format!("check {folder}/run.json"));
     line.replace("-o ", &format!("-o {folder}/")).replace("--html ", &format!("--html {folder}/"))
 }
 
