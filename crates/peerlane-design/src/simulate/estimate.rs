@@ -9,7 +9,7 @@ pub struct Estimate {
     /// What was not played.
     pub because: String,
     /// The largest error, as a share of the time: of this estimate where it is known, or else of estimates of its kind
-    /// against playing every step of clusters that are small enough for it (`validation/simulation.md`). Of a library's
+    /// against playing every step of clusters that are small enough for it (`docs/simulation.md`, *Many GPUs*). Of a library's
     /// collective, what 85 of 100 published figures are within (`docs/collectives.md`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,

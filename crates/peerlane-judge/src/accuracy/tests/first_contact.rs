@@ -95,8 +95,8 @@ fn section() -> String {
          is. Errors are of the figures that had one, by the median of a machine and\n\
          class.\n\n\
          | class | figures | predicted | median | 85th percentile | inside, of all |\n|---|---|---|---|---|---|\n{}{rows}\n\
-         This is no score: of {} bandwidths of single paths of the same machines {} lie inside their interval now, whose median half-width is\n\
-         {}: the link of a card whose width no source states may have a quarter of its rate.\n",
+         These machines belong to the fit now, so this is no score: of {} bandwidths of single paths {} lie inside their intervals, whose\n\
+         median half-width is {}. A card whose width no source states may have a quarter of its rate.\n",
         machines.len(),
         all.row("single paths together"),
         now.n,
