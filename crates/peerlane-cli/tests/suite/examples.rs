@@ -58,7 +58,8 @@ fn every_command_of_the_readme_and_the_quick_starts_works() {
     let mut run = 0;
     let mut pages = vec![root().join("README.md")];
     pages.extend(
-        ["training", "cluster", "rig", "building", "communication"].map(|of| root().join(format!("docs/start-{of}.md"))),
+        ["training", "cluster", "rig", "building", "communication"]
+            .map(|of| root().join(format!("docs/start-{of}.md"))),
     );
     for page in pages {
         for line in commands(&fs::read_to_string(page).unwrap()) {

@@ -85,5 +85,8 @@ fn the_page_is_fresh() {
         std::fs::write(&path, &fresh).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == fresh, "validation/accuracy.md is stale: run UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy");
+    assert!(
+        written == fresh,
+        "validation/accuracy.md is stale: run UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy"
+    );
 }

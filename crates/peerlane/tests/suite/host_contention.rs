@@ -296,7 +296,10 @@ fn the_table_of_the_documentation_is_this_one() {
     if !page.contains(&table) {
         let (before, after) = page.split_once("| at once |").unwrap();
         let rest = after.split_once("\n\n").unwrap().1;
-        assert!(std::env::var_os("UPDATE_DOCS").is_some(), "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}");
+        assert!(
+            std::env::var_os("UPDATE_DOCS").is_some(),
+            "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}"
+        );
         std::fs::write(path, format!("{before}{table}\n{rest}")).unwrap();
     }
 }

@@ -85,7 +85,10 @@ fn fresh(table: &str) {
     let path = root().join("validation/model.md");
     let page = std::fs::read_to_string(&path).unwrap();
     if !page.contains(table) {
-        assert!(std::env::var_os("UPDATE_DOCS").is_some(), "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}");
+        assert!(
+            std::env::var_os("UPDATE_DOCS").is_some(),
+            "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}"
+        );
         let (before, after) = page.split_once("| bytes | flows |").unwrap();
         let rest = after.split_once("\n\n").unwrap().1;
         std::fs::write(path, format!("{before}{table}\n{rest}")).unwrap();

@@ -147,9 +147,10 @@ fn batches(file: &str) -> BTreeMap<u32, Vec<String>> {
 
 #[test]
 fn the_curve_of_machines_is_fresh() {
-    let mut table = "| batch | machines | single paths | predicted | median error | 85th percentile | inside, of all |\n\
+    let mut table =
+        "| batch | machines | single paths | predicted | median error | 85th percentile | inside, of all |\n\
                      | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-        .to_owned();
+            .to_owned();
     for (batch, lines) in batches("first-contact-machines.csv") {
         let mut all = Scored::default();
         for text in &lines {
@@ -167,13 +168,17 @@ fn the_curve_of_machines_is_fresh() {
 
 #[test]
 fn the_curve_of_clusters_is_fresh() {
-    let mut table = "| batch | figures | predicted | median error | 85th percentile |\n| --- | ---: | ---: | ---: | ---: |\n".to_owned();
+    let mut table =
+        "| batch | figures | predicted | median error | 85th percentile |\n| --- | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
     for (batch, lines) in batches("first-contact-clusters.csv") {
         let mut figures = 0;
         let mut errors = Vec::new();
         for text in &lines {
             // batch,cluster,source,collective,bytes,measured,microseconds,predicted; a source may have commas
-            let [predicted, _, measured, bytes] = text.rsplitn(5, ',').take(4).collect::<Vec<_>>()[..] else { panic!("{text}") };
+            let [predicted, _, measured, bytes] = text.rsplitn(5, ',').take(4).collect::<Vec<_>>()[..] else {
+                panic!("{text}")
+            };
             if bytes.parse::<u64>().unwrap() < 256 << 20 {
                 continue;
             }
