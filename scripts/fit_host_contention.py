@@ -3,7 +3,7 @@
 
     scripts/fit_host_contention.py captures/h200x4-vm-runs/subsets.json captures/h200x4-vm-runs/subsets-2.json
 
-Needs numpy and scipy. The form is that of docs/model.md, section 5: read and write windows over round trips that grow
+Needs numpy and scipy. The form is that of docs/model.md: read and write windows over round trips that grow
 with the queue at host memory. Time is in round trips of a read, so that only quotients come out. The links' own limits
 are given as the program states them for PCIe 5.0 x16 of an H200, the memory's as eight channels of DDR5-5600 have it.
 A record's level is what a written byte takes of memory.

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Pages that hold results of tests, or that the program prints by itself.
-const APART: [&str; 7] = ["SUMMARY", "index", "commands", "documents", "questions", "judgement", "elsewhere"];
+/// Pages that lead to others, and what the program prints by itself.
+const APART: [&str; 3] = ["SUMMARY", "index", "commands"];
 
 #[expect(clippy::disallowed_methods, reason = "reads pages of the source")]
 fn main() -> io::Result<()> {

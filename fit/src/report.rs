@@ -76,7 +76,7 @@ pub(crate) fn scores(title: &str, machines: &[Measured], predicted: &[(usize, Ve
     part("others", &|m| !m.of_catalogue);
 }
 
-/// The scores of all machines as a table of Markdown: what `docs/accuracy.md` begins with.
+/// The scores of all machines as a table of Markdown: what `validation/accuracy.md` begins with.
 pub(crate) fn page(machines: usize, predicted: &[(usize, Vec<Figure>)]) -> String {
     let figures: Vec<Figure> = predicted.iter().flat_map(|(_, figures)| figures.iter().cloned()).collect();
     let (classes, single) = by_class(&figures);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures this machine with peerlane and with the programs that people use today, in turn, so that the numbers can be
-# laid beside each other: docs/measurement.md has the tables, 'cargo run --example beside -- FOLDER' makes them.
+# laid beside each other: validation/measurement.md has the tables, 'cargo run --example beside -- FOLDER' makes them.
 #
 # usage: beside.sh FOLDER
 #   PEERLANE   the binary (default: target/release/peerlane)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times NVIDIA's two-dimensional Ising codes on this GPU, for docs/applications.md: spin updates and bytes a second beside ours. Needs a
+# Times NVIDIA's two-dimensional Ising codes on this GPU, for validation/applications.md: spin updates and bytes a second beside ours. Needs a
 # GPU, nvcc with cuRAND, and a clone of https://github.com/NVIDIA/ising-gpu, of which nothing is changed.
 # usage: ising.sh FOLDER_OF_ISING_GPU [ARCH]     ARCH as nvcc names it, sm_90 where not given
 set -euo pipefail

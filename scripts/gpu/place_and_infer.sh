@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What docs/inference.md and docs/placement.md report of a live machine: `infer live` three times, and all-reduce by
+# What validation/inference.md and validation/placement.md report of a live machine: `infer live` three times, and all-reduce by
 # nccl-tests as NCCL finds the machine, with the topology files of `map` and `place`, and with the GPUs in other orders.
 #
 #   PEERLANE=target/release/peerlane scripts/gpu/place_and_infer.sh FOLDER

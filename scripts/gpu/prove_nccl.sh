@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What docs/nccl-advice.md reports of a live machine.
+# What validation/nccl-advice.md reports of a live machine.
 #
 #   PEERLANE=target/release/peerlane scripts/gpu/prove_nccl.sh explore FOLDER   collectives under one set of variables after another
 #   PEERLANE=target/release/peerlane scripts/gpu/prove_nccl.sh prove FOLDER     `tune live --prove` with planted variables, and without

@@ -1,5 +1,5 @@
 // What unified memory moves over the link to host memory: by prefetch, by page faults, by direct access, and with data that does not
-// fit into GPU memory. docs/model.md (unified memory) has the numbers of an H100 and an H200.
+// fit into GPU memory. validation/model.md (unified memory) has the numbers of an H100 and an H200.
 //   nvcc -O2 -Xcompiler -fopenmp -o unified_memory scripts/gpu/unified_memory.cu && ./unified_memory
 #include <chrono>
 #include <cstdio>

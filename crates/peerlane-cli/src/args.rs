@@ -416,7 +416,7 @@ pub(crate) struct AccuracyArgs {
     /// Write JSON; its field 'schema' names the format
     #[arg(long, conflicts_with = "page")]
     pub(crate) json: bool,
-    /// Write the page docs/accuracy.md
+    /// Write the page validation/accuracy.md
     #[arg(long)]
     pub(crate) page: bool,
     #[arg(from_global)]

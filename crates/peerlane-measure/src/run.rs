@@ -1,6 +1,6 @@
 //! What a machine measured: the record of a run, which every later step reads and a user keeps.
 //!
-//! `docs/run-files.md` describes the file. A run holds its machine, the plan, the conditions and a list of
+//! `docs/live.md` describes the file. A run holds its machine, the plan, the conditions and a list of
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
 
 mod counters;

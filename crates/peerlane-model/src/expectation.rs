@@ -164,7 +164,7 @@ pub enum Standing {
 }
 
 /// A number this close to the expected one is as expected, even where the interval is narrower: alike pairs of one sound machine
-/// differ by as much where both ways or a shared memory bind (`docs/accuracy.md`).
+/// differ by as much where both ways or a shared memory bind (`validation/accuracy.md`).
 const CLOSE: f64 = 0.12;
 
 /// How much farther than the interval's end a number must lie, in logarithms. A machine has up to a thousand numbers, of which

@@ -22,7 +22,7 @@ Exit status:
   nagios   0 ok, 1 hold or not yet --failures times, 2 fault, 3 unknown or failed
   npd      0 ok, 1 fault, 2 unknown or failed (node-problem-detector)
 
-`peerlane help gate.md` describes use in Slurm, Kubernetes and Nagios.";
+`peerlane help fleet.md` describes use in Slurm, Kubernetes and Nagios.";
 
 /// Arguments of `gate`.
 #[derive(Debug, Args)]

@@ -124,6 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn topics_that_the_help_of_commands_names_are_there() {
+        let mut cli = args::command();
+        cli.build();
+        let mut named = 0;
+        for command in cli.get_subcommands_mut() {
+            let text = command.render_long_help().to_string();
+            for after in text.split("`peerlane help ").skip(1) {
+                let topic = after.split('`').next().unwrap();
+                help(topic).unwrap_or_else(|why| panic!("{}: {why}", command.get_name()));
+                named += 1;
+            }
+        }
+        assert!(named >= 4, "{named} topics: are they still recognised?");
+    }
+
+    #[test]
     fn an_unknown_topic_names_those_near_it() {
         assert!(help("narrow").unwrap_err().contains("narrow-link"));
         assert!(help("zzz").unwrap_err().contains("lists the pages"));

@@ -165,7 +165,7 @@ fn accuracy_says_how_near_the_model_comes() {
     for field in ["label", "cells", "median", "p85", "worst", "kind"] {
         assert!(!matrix[field].is_null(), "{field}");
     }
-    assert_eq!(stdout(&peerlane(&["accuracy", "--page"])), include_str!("../../../../docs/accuracy.md"));
+    assert_eq!(stdout(&peerlane(&["accuracy", "--page"])), include_str!("../../../../validation/accuracy.md"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Every machine, table, figure, claim, practice and question of five published documents, each with the command that
-//! answers it: `docs/documents.md`. The questions that they leave open: `docs/questions.md`.
+//! answers it: `validation/documents.md`. The questions that they leave open: `validation/questions.md`.
 //! `UPDATE_DOCS=1 cargo test -p peerlane-cli documents::` rewrites both pages.
 //!
 //! The documents themselves are not in this repository. An item whose command reads one (`{000}`) is tried where
@@ -16,7 +16,7 @@ use items::{Document, State};
 use outputs::Outputs;
 
 fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation").join(name)
 }
 
 /// Writes the page, or compares it with the one in the repository.
@@ -25,7 +25,7 @@ fn settle(name: &str, page: &str) {
         std::fs::write(docs(name), page).unwrap();
     } else {
         let kept = std::fs::read_to_string(docs(name)).unwrap_or_default();
-        assert!(kept == page, "docs/{name} is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli documents::");
+        assert!(kept == page, "validation/{name} is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli documents::");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads and captures whose cause is known, each judged by `peerlane check`: `docs/judgement.md`.
+//! Threads and captures whose cause is known, each judged by `peerlane check`: `validation/judgement.md`.
 //!
 //! `judgement/*.toml` has the facts of each: where it was published, the cause, and who confirmed it. The texts are not in this
 //! repository: where `PEERLANE_JUDGEMENT` names a folder with them (`NAME.txt`, and `public/` beside it), they are judged and
@@ -161,11 +161,11 @@ fn every_thread_is_judged_as_recorded() {
     let all = || sets.iter().flat_map(|(_, threads)| threads);
     assert!(all().all(|t| results.contains_key(&t.name)), "a thread has no result");
     let page = page::page(&sets, &results);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/judgement.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/judgement.md");
     if update {
         fs::write(path, page).unwrap();
     } else {
-        let hint = "docs/judgement.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli judgement::";
+        let hint = "validation/judgement.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli judgement::";
         assert!(fs::read_to_string(path).unwrap_or_default() == page, "{hint}");
     }
 }

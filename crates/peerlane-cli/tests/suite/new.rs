@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{command, err, path, status, stdout};
 
 fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/new.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/system-files.md")
 }
 
 /// An empty folder.
@@ -53,7 +53,7 @@ fn the_page_shows_what_is_printed() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(page(), format!("{head}<!-- new -->\n```text\n{}```{tail}", stdout(&first))).unwrap();
     } else {
-        assert!(shown == stdout(&first), "new.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli new::");
+        assert!(shown == stdout(&first), "system-files.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli new::");
     }
     assert_eq!(err(&run(2)), "");
     // what was written is a target as any other

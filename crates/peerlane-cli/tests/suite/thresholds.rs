@@ -1,4 +1,4 @@
-//! `check --thresholds`: floors of others, which change nothing else; and where they disagree with ours (docs/fleet.md).
+//! `check --thresholds`: floors of others, which change nothing else; and where they disagree with ours (validation/thresholds.md).
 
 use std::fmt::Write;
 use std::fs;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{checked, json, out, path, peerlane, status};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fleet.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../validation/thresholds.md");
 
 /// A recorded run of a simulated machine.
 fn record() -> String {

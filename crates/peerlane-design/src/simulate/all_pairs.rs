@@ -125,7 +125,7 @@ impl Between {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "the tables of docs/simulation.md are printed")]
+#[allow(clippy::print_stdout, reason = "the tables of validation/simulation.md are printed")]
 mod tests {
     use super::super::outcome::run;
     use super::super::workload::Workload;
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// The table in `docs/simulation.md`, *Many GPUs*.
+    /// The table in `validation/simulation.md`, *Many GPUs*.
     #[test]
     #[ignore = "plays a million transfers at once"]
     fn table_of_errors() {

@@ -151,7 +151,7 @@ impl Grown<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stdout, reason = "the tables of docs/simulation.md are printed")]
+#[allow(clippy::print_stdout, reason = "the tables of validation/simulation.md are printed")]
 mod tests {
     use super::*;
     use crate::cluster::Wanted;
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// The table in `docs/simulation.md`, *Many GPUs*: `cargo test --release -p peerlane-design --lib grown -- --ignored
+    /// The table in `validation/simulation.md`, *Many GPUs*: `cargo test --release -p peerlane-design --lib grown -- --ignored
     /// --nocapture`.
     #[test]
     #[ignore = "plays every step of large clusters, which takes many minutes"]

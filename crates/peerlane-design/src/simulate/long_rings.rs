@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "minutes: the table of docs/simulation.md"]
+    #[ignore = "minutes: the table of validation/simulation.md"]
     #[allow(clippy::print_stdout, reason = "the table is printed")]
     fn table() {
         for network in ["rail:3", "fat-tree:3", "fat-tree:2:2"] {

@@ -1,7 +1,7 @@
 //! How much memory a simulation takes, told before it begins from what it will simulate.
 //!
 //! Each figure was measured: the program's peak memory (`VmHWM`) on `hgx-h200 --network rail:3` with 128 to a million GPUs
-//! (docs/simulation.md, *Memory*), to within a factor of 2.
+//! (validation/simulation.md, *Memory*), to within a factor of 2.
 
 use std::collections::HashSet;
 

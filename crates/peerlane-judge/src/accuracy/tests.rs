@@ -1,4 +1,4 @@
-//! The statistics on numbers worked by hand, and the page against `docs/accuracy.md`.
+//! The statistics on numbers worked by hand, and the page against `validation/accuracy.md`.
 
 mod first_contact;
 
@@ -79,11 +79,14 @@ fn every_system_with_numbers_is_there_and_each_group_is_of_sound_numbers() {
 
 #[test]
 fn the_page_is_fresh() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/accuracy.md");
     let fresh = page(&evaluate());
     if std::env::var_os("UPDATE_ACCURACY").is_some() {
         std::fs::write(&path, &fresh).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == fresh, "docs/accuracy.md is stale: run UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy");
+    assert!(
+        written == fresh,
+        "validation/accuracy.md is stale: run UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy"
+    );
 }

@@ -59,7 +59,7 @@ struct Words {
 const HALO_EXCHANGE: Application =
     Application { what: "The halo exchange of", test: Test::Halo, slow: 1.5, least: 100.0, words: halo };
 
-/// The worst of docs/applications.md is 9 % off.
+/// The worst of validation/applications.md is 9 % off.
 const SPIN_GLASS: Application =
     Application { what: "The spin glass on", test: Test::SpinGlass, slow: 1.25, least: 0.0, words: lattice };
 

@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn the_documented_cell_is_one() {
-        let docs = include_str!("../../../../docs/run-files.md");
+        let docs = include_str!("../../../../docs/live.md");
         let example = docs.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let cell: Cell = serde_json::from_str(example).unwrap();
         let again: serde_json::Value = serde_json::to_value(&cell).unwrap();

@@ -32,7 +32,7 @@ pub struct Effects {
 
 impl Effects {
     /// As published tables and recorded runs of sound machines show them: pairs of one class and alike in their parts
-    /// differ by 1 to 2 %; a kind of transfer as a whole is off its prediction by 2 to 3 % (`docs/accuracy.md`);
+    /// differ by 1 to 2 %; a kind of transfer as a whole is off its prediction by 2 to 3 % (`validation/accuracy.md`);
     /// staged copies of alike pairs spread far more; both ways at once, 2 to 4 % less than the model has; transfers that
     /// share a memory up to a tenth less (four H200); small copies differ by 3 to 5 % from pair to pair; and two runs
     /// of one H200 machine by half a percent.

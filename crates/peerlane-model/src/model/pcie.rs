@@ -21,7 +21,7 @@ const DLLP: f64 = 8.0;
 const KINDS: f64 = 2.0;
 /// Bytes that a copy engine's packet costs beyond its own: as much as the answers to one. Why is not known: what a lone
 /// direction carries to the host falls short by 10 to 19 bytes a packet of 280, from PCIe 3.0 x1 to 5.0 x16, where
-/// kernels lose none (docs/model.md, section 2).
+/// kernels lose none (docs/model.md).
 pub(super) const ENGINE_BYTES: f64 = KINDS * DLLP;
 /// Share that skip ordered sets take for clock compensation: 4 of 1538 symbols.
 const SKIP: f64 = 4.0 / 1538.0;

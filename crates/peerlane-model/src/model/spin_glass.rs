@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(of(4, 128, true).update, of(1, 128, false).update);
     }
 
-    /// What docs/applications.md says of blocks and slabs.
+    /// What validation/applications.md says of blocks and slabs.
     #[test]
     fn blocks_are_faster_than_slabs_where_the_exchange_of_many_gpus_shows() {
         let machine = system("hgx-h200").unwrap().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! [`share()`] divides what is there. What is there hangs on the rates themselves in two ways, each found by fixed
 //! point: requests and answers make a channel smaller for those who use it, and whoever has only so many bytes on their
-//! way goes slower the longer each is on its way (Little's law). `docs/model.md`, sections 1 and 5.
+//! way goes slower the longer each is on its way (Little's law). `docs/model.md`.
 
 use std::borrow::Cow;
 

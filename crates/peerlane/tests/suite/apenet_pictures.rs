@@ -1,4 +1,4 @@
-//! The pictures of APEnet+ and QUonG in `docs/simulation.md`: `UPDATE_DOCS=1 cargo test -p peerlane apenet_pictures::` draws them.
+//! The pictures of APEnet+ and QUonG in `validation/simulation.md`: `UPDATE_DOCS=1 cargo test -p peerlane apenet_pictures::` draws them.
 
 use std::path::Path;
 

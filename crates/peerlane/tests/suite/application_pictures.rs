@@ -1,4 +1,4 @@
-//! The pictures of `docs/applications.md`, drawn from recorded runs: `UPDATE_DOCS=1 cargo test -p peerlane application_pictures::`.
+//! The pictures of `docs/applications.md` and `validation/applications.md`, drawn from recorded runs: `UPDATE_DOCS=1 cargo test -p peerlane application_pictures::`.
 
 use peerlane::exchange::Exchange;
 use peerlane::export::chart::{Chart, Level, Scale, Series};

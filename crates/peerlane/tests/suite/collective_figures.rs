@@ -1,4 +1,4 @@
-//! Published and recorded figures of collectives next to what is predicted: the tables of `docs/collectives.md`, and how far they
+//! Published and recorded figures of collectives next to what is predicted: the tables of `docs/collectives.md` and `validation/collectives.md`, and how far they
 //! may be apart.
 
 #[path = "../../../peerlane-design/examples/collectives/points.rs"]
@@ -152,10 +152,19 @@ fn hold(page: &str, mark: &str, text: &str) -> String {
     format!("{}{text}{}", &page[..from], &page[to..])
 }
 
-#[test]
-fn the_page_has_every_figure() {
-    let path = root().join("docs/collectives.md");
+/// Compares a page with what it should be, or writes it.
+fn settle(name: &str, change: impl Fn(String) -> String) {
+    let path = root().join(name);
+    let new = change(std::fs::read_to_string(&path).unwrap());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &new).unwrap();
+    }
     let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page == new, "{name} is out of date: UPDATE_DOCS=1 cargo test -p peerlane collective_figures");
+}
+
+#[test]
+fn the_pages_have_every_figure() {
     let (published, fitted, held) = (file("scored.csv"), file("fit.csv"), file("held-out.csv"));
     let (two, four) = (two(), four());
     let own: Vec<&Scored> = four.iter().chain(&two).collect();
@@ -165,16 +174,11 @@ fn the_page_has_every_figure() {
         ("kept apart, now", &held.iter().collect::<Vec<_>>()),
         ("used for constants", &fitted.iter().collect::<Vec<_>>()),
     ]);
-    let mut new = hold(&hold(&page, "first contact", &first_contact()), "summary", &summary);
-    for (mark, of) in [("scored", &published), ("four", &four), ("two", &two), ("kept apart", &held), ("fit", &fitted)]
-    {
-        new = hold(&new, mark, &rows(of));
-    }
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &new).unwrap();
-    }
-    let page = std::fs::read_to_string(&path).unwrap();
-    assert!(page == new, "docs/collectives.md is out of date: UPDATE_DOCS=1 cargo test -p peerlane collective_figures");
+    settle("docs/collectives.md", |page| hold(&page, "first contact", &first_contact()));
+    settle("validation/collectives.md", |page| {
+        let sets = [("scored", &published), ("four", &four), ("two", &two), ("kept apart", &held), ("fit", &fitted)];
+        sets.iter().fold(hold(&page, "summary", &summary), |page, (mark, of)| hold(&page, mark, &rows(of)))
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The model's figures in the tables of `docs/compare.md`, each beside a statement of a document, are what the program says.
+//! The model's figures in the tables of `validation/compare.md`, each beside a statement of a document, are what the program says.
 
 use peerlane::catalogue::{Parts, system};
 use peerlane::compare::{Alone, Design, Subject, compare};
@@ -103,7 +103,7 @@ fn the_figures_of_the_model_are_fresh() {
         ("rossum", 18, vec![one_way(&riser).worst.rate, one_way(&slots).worst.rate]),
         ("rossum", 18, vec![fed(&riser).slowest.rate, fed(&slots).slowest.rate]),
     ];
-    let document = include_str!("../../../../docs/compare.md");
+    let document = include_str!("../../../../validation/compare.md");
     let model_column = |table: &str, row: usize| -> String {
         let table = document.split(&format!("<!-- claims: {table} -->")).nth(1).unwrap();
         let line = table.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();

@@ -1,5 +1,5 @@
 //! Figures published of machines that the catalogue does not have, beside what the model says of them: the page
-//! `docs/elsewhere.md`.
+//! `validation/elsewhere.md`.
 
 use std::fmt::Write as _;
 
@@ -467,7 +467,7 @@ fn what_programs_leave_out_is_assumed() {
 
 #[test]
 fn the_page_is_fresh() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/elsewhere.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../validation/elsewhere.md");
     let mut rows = String::new();
     for figure in FIGURES {
         let told = told(figure);
@@ -491,7 +491,7 @@ fn the_page_is_fresh() {
         std::fs::write(page, &fresh).unwrap();
     }
     let kept = std::fs::read_to_string(page).unwrap_or_default();
-    assert!(kept == fresh, "docs/elsewhere.md is not fresh: UPDATE_DOCS=1 cargo test -p peerlane elsewhere::");
+    assert!(kept == fresh, "validation/elsewhere.md is not fresh: UPDATE_DOCS=1 cargo test -p peerlane elsewhere::");
 }
 
 const HEAD: &str = "\

@@ -1,5 +1,5 @@
 //! Copies between host memory and every subset of four GPUs, by two records, against the model; the table that
-//! `docs/model.md` shows (`UPDATE_DOCS=1` rewrites it).
+//! `validation/model.md` shows (`UPDATE_DOCS=1` rewrites it).
 //!
 //! The constants of `emerald-rapids-h200x4-vm` and the windows of `h200` are fitted to every other subset of each kind of
 //! one record and to the others of the next (`scripts/fit_host_contention.py`). Here the halves that the fit has not seen
@@ -137,7 +137,7 @@ fn what_shares_nothing_is_within_one_percent() {
         let mut all = Vec::new();
         for cell in &record(name).cells {
             let (Work::Transfers(transfers), Quantity::Bandwidth) = (&cell.work, cell.quantity) else { continue };
-            // the driver stages both ways at once by a rule that is not known (docs/model.md, section 8)
+            // the driver stages both ways at once by a rule that is not known (docs/model.md)
             let known = match cell.test {
                 Test::Pairs | Test::PairsBoth | Test::Host | Test::HostBoth => true,
                 // of staged copies, the first piece counts (tests/suite/staging.rs)
@@ -291,12 +291,15 @@ fn the_table_of_the_documentation_is_this_one() {
             table.push('\n');
         }
     }
-    let path = root().join("docs/model.md");
+    let path = root().join("validation/model.md");
     let page = std::fs::read_to_string(&path).unwrap();
     if !page.contains(&table) {
         let (before, after) = page.split_once("| at once |").unwrap();
         let rest = after.split_once("\n\n").unwrap().1;
-        assert!(std::env::var_os("UPDATE_DOCS").is_some(), "docs/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}");
+        assert!(
+            std::env::var_os("UPDATE_DOCS").is_some(),
+            "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}"
+        );
         std::fs::write(path, format!("{before}{table}\n{rest}")).unwrap();
     }
 }

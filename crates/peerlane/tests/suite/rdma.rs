@@ -1,4 +1,4 @@
-//! What documents publish of NICs and GPU memory, against the model: the table of `docs/model-rdma.md`, the talk's
+//! What documents publish of NICs and GPU memory, against the model: the table of `validation/rdma.md`, the talk's
 //! three hypotheses, and its statements in words.
 
 use peerlane::catalogue::{Parts, read_system, system, system_text};
@@ -10,7 +10,7 @@ use peerlane::model::rdma::{
 };
 use peerlane::units::{Bytes, Rate, Seconds};
 
-const DOCUMENT: &str = include_str!("../../../../docs/model-rdma.md");
+const DOCUMENT: &str = include_str!("../../../../validation/rdma.md");
 
 /// The first lines of the table of published against predicted.
 const HEAD: &str = "| | published | model | error | | bound by |\n|---|---|---|---|---|---|\n";
@@ -154,14 +154,14 @@ fn documented(head: &str, table: &str) {
         // another test may have written its table meanwhile
         static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = ONE.lock().unwrap();
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/model-rdma.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/rdma.md");
         let text = std::fs::read_to_string(&path).unwrap();
         let (before, rest) = text.split_once(head).unwrap();
         let (_, after) = rest.split_once("\n\n").unwrap();
         std::fs::write(path, format!("{before}{head}{table}\n{after}")).unwrap();
         return;
     }
-    let stale = "docs/model-rdma.md is stale: run UPDATE_RDMA=1 cargo test -p peerlane rdma::";
+    let stale = "validation/rdma.md is stale: run UPDATE_RDMA=1 cargo test -p peerlane rdma::";
     assert!(DOCUMENT.contains(&format!("{head}{table}\n")), "{stale}");
 }
 

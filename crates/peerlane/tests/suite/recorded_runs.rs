@@ -250,7 +250,7 @@ fn lattices(run: &Run) -> Vec<(&SpinGlass, f64)> {
         .collect()
 }
 
-/// What docs/applications.md says of prediction and measurement.
+/// What validation/applications.md says of prediction and measurement.
 #[test]
 fn lattices_are_as_predicted_by_the_description_of_the_machine() {
     for (folder, count) in [("h200x1-vm-runs", 5), ("h200x2-vm-runs", 37)] {
@@ -280,7 +280,7 @@ fn lattices_are_as_predicted_from_one_of_them() {
     }
 }
 
-/// What docs/applications.md says of lattices that grow, of large ones and of blocks. No constant is from the first two.
+/// What validation/applications.md says of lattices that grow, of large ones and of blocks. No constant is from the first two.
 #[test]
 fn weak_scaling_large_lattices_and_blocks_are_as_predicted_from_one_of_them() {
     let run = record_of("h200x2-vm-runs", "spin-glass-blocks.json");
@@ -349,7 +349,7 @@ fn off_halos(run: &Run) -> Vec<(&Halo, f64, f64)> {
     halos.map(off).collect()
 }
 
-/// What docs/applications.md says of plain exchanges. Its constants are from these records.
+/// What validation/applications.md says of plain exchanges. Its constants are from these records.
 #[test]
 fn halo_exchanges_are_as_predicted() {
     let two = record_of("h200x2-vm-runs", "halo.json");

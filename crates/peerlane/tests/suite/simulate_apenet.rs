@@ -1,5 +1,5 @@
 //! What the talk of 2013 publishes of APEnet+ and QUonG, against simulations of one message and of the spin glass: the
-//! tables of `docs/simulation.md`.
+//! tables of `validation/simulation.md`.
 //!
 //! Source of all published figures: D. Rossetti, "GPU peer-to-peer techniques applied to a cluster interconnect", 2013.
 //! Its curves were pictures, so that agreement is claimed with the numbers of its text alone.
@@ -15,14 +15,14 @@ use peerlane::simulate::scaling::{Scaling, scaling};
 use peerlane::simulate::workload::Workload;
 use peerlane::units::{Bytes, Rate, Seconds};
 
-const DOCUMENT: &str = include_str!("../../../../docs/simulation.md");
+const DOCUMENT: &str = include_str!("../../../../validation/simulation.md");
 
 /// Compares the lines of the document between `head` and the next empty line with `rows`, or writes them.
 fn table(head: &str, rows: &str) {
     let (before, rest) = DOCUMENT.split_once(head).unwrap();
     let (old, after) = rest.split_once("\n\n").unwrap();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../validation/simulation.md");
         // another test may have written its table meanwhile
         static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = ONE.lock().unwrap();
@@ -34,7 +34,7 @@ fn table(head: &str, rows: &str) {
     assert_eq!(
         old,
         rows.trim_end(),
-        "docs/simulation.md is stale: UPDATE_DOCS=1 cargo test -p peerlane simulate_apenet::"
+        "validation/simulation.md is stale: UPDATE_DOCS=1 cargo test -p peerlane simulate_apenet::"
     );
     assert!(!before.is_empty() && !after.is_empty());
 }

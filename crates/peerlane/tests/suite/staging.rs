@@ -82,10 +82,13 @@ fn copies_of_any_size_are_as_fast_as_measured() {
 }
 
 fn fresh(table: &str) {
-    let path = root().join("docs/model.md");
+    let path = root().join("validation/model.md");
     let page = std::fs::read_to_string(&path).unwrap();
     if !page.contains(table) {
-        assert!(std::env::var_os("UPDATE_DOCS").is_some(), "docs/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}");
+        assert!(
+            std::env::var_os("UPDATE_DOCS").is_some(),
+            "validation/model.md is stale: UPDATE_DOCS=1 rewrites\n{table}"
+        );
         let (before, after) = page.split_once("| bytes | flows |").unwrap();
         let rest = after.split_once("\n\n").unwrap().1;
         std::fs::write(path, format!("{before}{table}\n{rest}")).unwrap();

@@ -42,7 +42,7 @@ fn has_anchor(page: &Path, wanted: &str) -> bool {
 }
 
 fn all_pages() -> Vec<PathBuf> {
-    let folders = ["", "docs", "examples", "published", "recipes"];
+    let folders = ["", "docs", "examples", "published", "recipes", "validation"];
     let mut all: Vec<PathBuf> = folders.iter().flat_map(|folder| pages(folder)).collect();
     for folder in ["recipes", "captures"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {

@@ -71,8 +71,8 @@ const PHRASES: [(&str, &str); 61] = [
     ("cutting-edge", "a figure"),
 ];
 
-/// Pages that quote what others wrote, or name what was renamed.
-const QUOTES: [&str; 3] = ["CHANGELOG.md", "documents.md", "judgement.md"];
+/// Pages that name what was renamed.
+const QUOTES: [&str; 1] = ["CHANGELOG.md"];
 
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());

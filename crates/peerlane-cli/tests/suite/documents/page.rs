@@ -1,4 +1,4 @@
-//! `docs/documents.md`: a table for each document, and totals.
+//! `validation/documents.md`: a table for each document, and totals.
 
 use super::items::{Answer, Document, Item, Kind, State};
 

@@ -1,4 +1,4 @@
-//! `docs/questions.md`: what the documents ask and do not answer, from the outputs of commands.
+//! `validation/questions.md`: what the documents ask and do not answer, from the outputs of commands.
 
 use std::path::Path;
 

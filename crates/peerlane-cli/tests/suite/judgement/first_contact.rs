@@ -10,7 +10,7 @@ written by someone who knows neither the program nor its rules. The two latest b
 ";
 
 const EXPLANATION: &str = "
-[validation/](../validation/README.md) has the rule of drawing and each text's address. *As wanted*: FAULT of a fault, LIMITED of a limit, HEALTHY
+[README.md](README.md) has the rule of drawing and each text's address. *As wanted*: FAULT of a fault, LIMITED of a limit, HEALTHY
 of a sound machine, NOT JUDGED where the text shows nothing to judge; what is not read counts as wrong. The interval is Wilson's, of 95 %.
 *Cause first*, *wrong statement* and *false alarm* are a reader's, who saw no code; a dash stands where none has scored the batch.
 ";
@@ -117,4 +117,28 @@ fn the_interval_is_wilsons() {
     // the textbook's: 0 of 10 is 0 to 28 %, 5 of 10 is 24 to 76 %
     assert_eq!(share(0, 10), "0 of 10 (0 %, 0 to 28)");
     assert_eq!(share(5, 10), "5 of 10 (50 %, 24 to 76)");
+}
+
+#[test]
+fn the_curve_of_texts_is_fresh() {
+    let rows = rows();
+    let last = rows.iter().map(|row| row.batch).max().unwrap();
+    let mut table = "| batch | texts | faults and limits as wanted | sound called HEALTHY | cause first | wrong statements | false alarms |\n\
+                     | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    for batch in 1..=last {
+        let of: Vec<&Row> = rows.iter().filter(|row| row.batch == batch).collect();
+        let cells = cells(&of);
+        let mut cells: Vec<&str> = cells.split(" | ").collect();
+        cells.remove(1);
+        // the interval is in validation/judgement.md
+        let cells = cells.iter().map(|cell| cell.split(" (").next().unwrap());
+        let _ = writeln!(table, "| {batch} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accuracy.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("<!-- texts by batch -->\n", "<!-- end of the table -->\n");
+    let (before, rest) = page.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    crate::docs::hold(&path, &format!("{before}{begin}{table}{end}{after}"), "UPDATE_DOCS");
 }

@@ -1,4 +1,4 @@
-//! `docs/judgement.md`.
+//! `validation/judgement.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

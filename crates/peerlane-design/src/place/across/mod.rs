@@ -1,6 +1,6 @@
 //! Where jobs should go on a cluster: which nodes, and which GPUs of each.
 //!
-//! `docs/placement.md`, *Clusters*, defines what is best and how it is found.
+//! `docs/placement.md` defines what is best and how it is found.
 
 mod rates;
 mod search;

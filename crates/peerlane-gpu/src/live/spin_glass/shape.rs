@@ -14,7 +14,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What was found best on an H200 (docs/applications.md).
+    /// What was found best on an H200.
     pub(super) fn of([width, height, planes]: [u32; 3]) -> Self {
         let along = (width / 8).trailing_zeros().min(5);
         let deep = if width > 512 || planes < 4 { 1 } else { 2 };

@@ -91,12 +91,12 @@ fn section() -> String {
     format!(
         "{} machines of the last two batches (of {last}), which nobody here had seen, described from their sources alone by people who saw no\n\
          prediction ([published/first-contact](../published/README.md)), and scored once, at the commits that\n\
-         [validation/](../validation/README.md) names. A figure without a prediction counts as outside. Most sources do not state how wide a link\n\
+         [README.md](README.md) names. A figure without a prediction counts as outside. Most sources do not state how wide a link\n\
          is. Errors are of the figures that had one, by the median of a machine and\n\
          class.\n\n\
          | class | figures | predicted | median | 85th percentile | inside, of all |\n|---|---|---|---|---|---|\n{}{rows}\n\
-         This is no score: of {} bandwidths of single paths of the same machines {} lie inside their interval now, whose median half-width is\n\
-         {}: the link of a card whose width no source states may have a quarter of its rate.\n",
+         These machines belong to the fit now, so this is no score: of {} bandwidths of single paths {} lie inside their intervals, whose\n\
+         median half-width is {}. A card whose width no source states may have a quarter of its rate.\n",
         machines.len(),
         all.row("single paths together"),
         now.n,
@@ -116,4 +116,106 @@ fn the_section_on_first_contact_is_fresh() {
         fs::read_to_string(&path).unwrap_or_default() == fresh,
         "first_contact.md is stale: run twice UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy"
     );
+}
+
+/// A table's lines with those between its marks in the page that leads the manual's part on accuracy.
+fn hold_table(mark: &str, table: &str) {
+    // another test may have written its table meanwhile
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap();
+    let path = root().join("docs/accuracy.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (begin, end) = (format!("<!-- {mark} -->\n"), "<!-- end of the table -->\n");
+    let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("docs/accuracy.md lacks {begin}"));
+    let (_, after) = rest.split_once(end).unwrap();
+    let fresh = format!("{before}{begin}{table}{end}{after}");
+    if std::env::var_os("UPDATE_ACCURACY").is_some() {
+        fs::write(&path, &fresh).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap();
+    assert!(kept == fresh, "docs/accuracy.md is stale: UPDATE_ACCURACY=1 cargo test -p peerlane-judge accuracy");
+}
+
+/// The lines of each batch of a table of `validation/`, in order.
+fn batches(file: &str) -> BTreeMap<u32, Vec<String>> {
+    let mut batches: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for line in fs::read_to_string(root().join("validation").join(file)).unwrap().lines().skip(1) {
+        batches.entry(line.split(',').next().unwrap().parse().unwrap()).or_default().push(line.to_owned());
+    }
+    batches
+}
+
+#[test]
+fn the_curve_of_machines_is_fresh() {
+    let mut table =
+        "| batch | machines | single paths | predicted | median error | 85th percentile | inside, of all |\n\
+                     | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
+    for (batch, lines) in batches("first-contact-machines.csv") {
+        let mut all = Scored::default();
+        for text in &lines {
+            let (class, scored) = line(text);
+            if Class::ALL.iter().any(|known| known.name() == class && known.is_single_path()) {
+                all.add(&scored);
+            }
+        }
+        let mut machines: Vec<&str> = lines.iter().filter_map(|text| text.split(',').nth(1)).collect();
+        machines.dedup();
+        table += &all.row(&format!("{batch} | {}", machines.len()));
+    }
+    hold_table("machines by batch", &table);
+}
+
+#[test]
+fn the_curve_of_clusters_is_fresh() {
+    let mut table =
+        "| batch | figures | predicted | median error | 85th percentile |\n| --- | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
+    for (batch, lines) in batches("first-contact-clusters.csv") {
+        let mut figures = 0;
+        let mut errors = Vec::new();
+        for text in &lines {
+            // batch,cluster,source,collective,bytes,measured,microseconds,predicted; a source may have commas
+            let [predicted, _, measured, bytes] = text.rsplitn(5, ',').take(4).collect::<Vec<_>>()[..] else {
+                panic!("{text}")
+            };
+            if bytes.parse::<u64>().unwrap() < 256 << 20 {
+                continue;
+            }
+            figures += 1;
+            let rate = |text: &str| text.parse::<f64>().ok();
+            errors.extend(rate(predicted).zip(rate(measured)).map(|(p, m)| (p / m - 1.0).abs()));
+        }
+        let at = |share| percentile(errors.clone(), share).map_or("—".to_owned(), |e| format!("{:.0} %", e * 100.0));
+        table += &format!("| {batch} | {figures} | {} | {} | {} |\n", errors.len(), at(0.5), at(0.85));
+    }
+    hold_table("clusters by batch", &table);
+}
+
+/// Classes of the table of left-out machines in words.
+const IN_WORDS: [(&str, &str); 11] = [
+    ("host-one-way", "host memory and a GPU, one way"),
+    ("p2p-pcie", "two GPUs over PCIe, direct"),
+    ("p2p-sockets", "two GPUs between sockets, direct"),
+    ("nvlink-copy", "NVLink, copies"),
+    ("xgmi", "xGMI"),
+    ("c2c", "CPU and GPU of one module (C2C)"),
+    ("staged-one-way", "through host memory, one way"),
+    ("rdma-gpu", "GPU memory and a NIC"),
+    ("latency", "latency"),
+    ("collective-large", "collectives from 256 MiB on, one machine"),
+    ("local", "within a GPU's memory"),
+];
+
+#[test]
+fn the_table_of_left_out_machines_is_that_of_the_fit() {
+    let written = include_str!("../left_out.md");
+    let mut table = "| path | figures | median error | inside |\n| --- | ---: | ---: | ---: |\n".to_owned();
+    for (class, words) in IN_WORDS {
+        let line = written.lines().find(|line| line.starts_with(&format!("| {class} |"))).unwrap();
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let short = |cell: &str| format!("{:.0} %", cell.trim_end_matches(" %").parse::<f64>().unwrap());
+        table += &format!("| {words} | {} | {} | {} |\n", cells[1], short(cells[2]), short(cells[5]));
+    }
+    hold_table("machines that were left out", &table);
 }

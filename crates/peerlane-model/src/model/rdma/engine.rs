@@ -1,7 +1,7 @@
 //! How the engines of a NIC move data against time: windows, requests, chunks.
 //!
 //! All follow from Little's law: what is under way, divided by the time that it is under way, is the rate. Equations and
-//! sources are in `docs/model-rdma.md`, section 2.
+//! sources are in `docs/model-rdma.md`.
 
 use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
