@@ -48,13 +48,17 @@ pub struct Head {
 pub struct Sample {
     /// Since the first sample.
     pub at: Seconds,
-    /// KiB that each NVLink of a GPU has sent and received so far, without what the protocol adds; absent where that cannot be
+    /// KiB that all NVLinks of a GPU have sent and received so far, without what the protocol adds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nvlink: BTreeMap<String, BothWays<u64>>,
+    /// The same of each NVLink, in some of the samples: to read them takes a driver much longer. Absent where that cannot be
     /// read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nvlinks: BTreeMap<String, Vec<Option<BothWays<u64>>>>,
-    /// PCIe of each GPU.
+    /// Bytes a second that each GPU sends and receives over PCIe, headers included: over the last 20 ms, since the counters of
+    /// drivers have 32 bits and begin anew twelve times a second at the full rate of 5.0 x16.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub pcie: BTreeMap<String, Pcie>,
+    pub pcie: BTreeMap<String, BothWays<f64>>,
     /// Ports of network adapters: `mlx5_0/1`, `eth0`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, Port>,
@@ -69,16 +73,6 @@ pub struct Sample {
     pub plays: Option<String>,
 }
 
-/// What is known of a GPU's PCIe traffic, which has headers in it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pcie {
-    /// Bytes that it has sent and received so far.
-    Counted(BothWays<u64>),
-    /// Bytes a second over the last 20 ms, where the driver counts nothing.
-    Momentary(BothWays<f64>),
-}
-
 /// A port of a network adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
@@ -89,16 +83,40 @@ pub struct Port {
     pub address: Option<PciAddress>,
 }
 
-/// Bytes a second between two samples. What was not read in both, or fell between them, is absent: a counter that was reset or
-/// wrapped says nothing.
+/// Bytes a second. What was not read twice, or fell between, is absent: a counter that was reset says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Each NVLink of a GPU.
+    /// All NVLinks of a GPU together.
+    pub nvlink: BTreeMap<String, BothWays<f64>>,
+    /// Each NVLink of a GPU, between the last two samples that have them.
     pub nvlinks: BTreeMap<String, Vec<Option<BothWays<f64>>>>,
     /// PCIe of each GPU.
     pub pcie: BTreeMap<String, BothWays<f64>>,
     /// Ports of network adapters.
     pub ports: BTreeMap<String, BothWays<f64>>,
+}
+
+/// Turns samples that follow each other into rates.
+#[derive(Clone, Debug, Default)]
+pub struct Follower {
+    last: Sample,
+    /// The last that has each NVLink, and the rates that it gave.
+    links: Sample,
+    of_links: BTreeMap<String, Vec<Option<BothWays<f64>>>>,
+}
+
+impl Follower {
+    /// What flowed until this sample since the one before; of the first, only what is a rate already.
+    pub fn rates(&mut self, sample: &Sample) -> Rates {
+        let mut rates = sample.since(&self.last);
+        if !sample.nvlinks.is_empty() {
+            self.of_links = sample.since(&self.links).nvlinks;
+            self.links = sample.clone();
+        }
+        rates.nvlinks.clone_from(&self.of_links);
+        self.last = sample.clone();
+        rates
+    }
 }
 
 /// A recording that was read.
@@ -137,7 +155,7 @@ impl Recording {
 
 impl Sample {
     /// What flowed from an earlier sample to this one.
-    pub fn since(&self, before: &Sample) -> Rates {
+    fn since(&self, before: &Sample) -> Rates {
         let seconds = self.at.seconds() - before.at.seconds();
         let risen = |now: BothWays<u64>, then: BothWays<u64>| -> Option<BothWays<f64>> {
             let [sent, received] = [now[0].checked_sub(then[0])?, now[1].checked_sub(then[1])?];
@@ -150,19 +168,15 @@ impl Sample {
             };
             Some((gpu.clone(), now.iter().zip(then).map(of_link).collect()))
         };
-        let of_pcie = |(gpu, now): (&String, &Pcie)| {
-            let rates = match (now, before.pcie.get(gpu)) {
-                (Pcie::Counted(now), Some(Pcie::Counted(then))) => risen(*now, *then)?,
-                (Pcie::Momentary(rates), _) => *rates,
-                (Pcie::Counted(_), _) => return None,
-            };
-            Some((gpu.clone(), rates))
+        let of_all = |(gpu, now): (&String, &BothWays<u64>)| {
+            Some((gpu.clone(), risen(*now, *before.nvlink.get(gpu)?)?.map(|kib| kib * 1024.0)))
         };
         let of_port =
             |(port, now): (&String, &Port)| Some((port.clone(), risen(now.bytes, before.ports.get(port)?.bytes)?));
         Rates {
+            nvlink: self.nvlink.iter().filter_map(of_all).collect(),
             nvlinks: self.nvlinks.iter().filter_map(of_gpu).collect(),
-            pcie: self.pcie.iter().filter_map(of_pcie).collect(),
+            pcie: self.pcie.clone(),
             ports: self.ports.iter().filter_map(of_port).collect(),
         }
     }

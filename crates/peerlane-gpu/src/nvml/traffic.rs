@@ -1,10 +1,11 @@
 //! What the links of GPUs have carried so far.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Instant;
 
 use peerlane_machine::units::Seconds;
-use peerlane_measure::traffic::{BothWays, Pcie, Sample};
+use peerlane_measure::traffic::{BothWays, Sample};
 
 use super::counters::{DATA, LINKS};
 use super::states::state;
@@ -12,8 +13,12 @@ use super::{Device, NvmlStates};
 use crate::bindings::nvml as ffi;
 use crate::counters::FileTraffic;
 
-/// Bytes that the GPU has sent and received over PCIe, which newer drivers count on newer GPUs.
-const PCIE: [u32; 2] = [ffi::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, ffi::NVML_FI_DEV_PCIE_COUNT_RX_BYTES];
+/// As a link's number: all links of the GPU together.
+const ALL: u32 = u32::MAX;
+
+/// Each NVLink is read in one sample of so many: a field of one takes 0.5 ms of a core (H100, driver 580), those of all together
+/// 1.2 ms.
+const RARELY: usize = 5;
 
 /// Reads the traffic of this machine again and again: of GPUs by NVML, of ports from files.
 #[derive(Debug)]
@@ -23,6 +28,9 @@ pub struct Traffic {
     without: Option<String>,
     ports: FileTraffic,
     first: Option<Instant>,
+    taken: usize,
+    /// NVLinks of each GPU.
+    links: BTreeMap<String, u32>,
 }
 
 impl Traffic {
@@ -32,7 +40,7 @@ impl Traffic {
             Ok(gpus) => (Some(gpus), None),
             Err(why) => (None, Some(why)),
         };
-        Traffic { gpus, without, ports, first: None }
+        Traffic { gpus, without, ports, first: None, taken: 0, links: BTreeMap::new() }
     }
 
     /// What the counters show now. GPUs are asked at the same time.
@@ -45,18 +53,27 @@ impl Traffic {
         if sample.ports.is_empty() {
             sample.missing.push("no port of a network adapter counts its bytes in /sys".to_owned());
         }
+        let each = self.taken.is_multiple_of(RARELY);
+        self.taken += 1;
         let Some(gpus) = &self.gpus else { return sample };
+        if self.links.is_empty() {
+            let counted =
+                |(name, address): &(String, _)| Some((name.clone(), count(gpus.session.device_at(*address).ok()?)));
+            self.links = gpus.gpus.iter().filter_map(counted).collect();
+        }
+        let known = &self.links;
         thread::scope(|scope| {
             let start = |(name, address): &'_ (String, _)| {
-                let (name, address) = (name.clone(), *address);
+                let (name, address, links) = (name.clone(), *address, known.get(name).copied());
                 let read = move || match gpus.session.device_at(address) {
-                    Ok(gpu) => of_gpu(&name, gpu),
+                    Ok(gpu) => of_gpu(&name, gpu, links.unwrap_or(0), each),
                     Err(problem) => Sample { missing: vec![format!("{name}: {problem}")], ..Sample::default() },
                 };
                 thread::Builder::new().spawn_scoped(scope, read)
             };
             let started: Vec<_> = gpus.gpus.iter().map(start).collect();
             for of_gpu in started.into_iter().filter_map(|thread| thread.ok()?.join().ok()) {
+                sample.nvlink.extend(of_gpu.nvlink);
                 sample.nvlinks.extend(of_gpu.nvlinks);
                 sample.pcie.extend(of_gpu.pcie);
                 sample.gpus.extend(of_gpu.gpus);
@@ -67,44 +84,48 @@ impl Traffic {
     }
 }
 
-/// The links and the state of one GPU.
-fn of_gpu(name: &str, gpu: Device) -> Sample {
+/// How many NVLinks a GPU has.
+fn count(gpu: Device) -> u32 {
+    let told = gpu.fields(&[(ffi::NVML_FI_DEV_NVLINK_LINK_COUNT, 0)]);
+    let links = told.ok().and_then(|mut told| told.pop()?.ok()).unwrap_or(0);
+    u32::try_from(links).map_or(0, |links| links.min(u32::from(LINKS)))
+}
+
+/// The traffic and the state of one GPU that has so many NVLinks, each of which is read if `each`.
+fn of_gpu(name: &str, gpu: Device, links: u32, each: bool) -> Sample {
     let mut sample = Sample { gpus: vec![state(name, gpu)], ..Sample::default() };
-    let mut wanted = vec![(ffi::NVML_FI_DEV_NVLINK_LINK_COUNT, 0)];
-    wanted.extend(PCIE.iter().map(|field| (*field, 0)));
-    for link in 0..u32::from(LINKS) {
-        wanted.extend(DATA.iter().map(|field| (*field, link)));
-    }
-    let told = gpu.fields(&wanted);
-    let mut told = told.into_iter().flatten().map(Result::ok);
-    let has_nvlinks = told.next().flatten().is_some_and(|count| count > 0);
-    let mut both = || -> Option<BothWays<u64>> {
-        let (sent, received) = (told.next().flatten(), told.next().flatten());
-        Some([sent?, received?])
-    };
-    let counted = both();
-    let mut links: Vec<_> = (0..LINKS).map(|_| both()).collect();
-    // links beyond its last
-    if let Some(last) = links.iter().rposition(Option::is_some) {
-        links.truncate(last + 1);
-        sample.nvlinks.insert(name.to_owned(), links);
-    } else if has_nvlinks {
-        sample.missing.push(format!("{name}: the driver counts no data of its NVLinks"));
-    }
-    // zeros are what a driver tells that has the fields and counts nothing
-    match counted.filter(|bytes| *bytes != [0; 2]) {
-        Some(bytes) => {
-            sample.pcie.insert(name.to_owned(), Pcie::Counted(bytes));
-        }
-        None => match (gpu.sent(), gpu.received()) {
-            (Ok(sent), Ok(received)) => {
-                let rates = [sent, received].map(|kb| f64::from(kb) * 1000.0);
-                sample.pcie.insert(name.to_owned(), Pcie::Momentary(rates));
+    if links > 0 {
+        let all = counted(gpu, [ALL]).pop().flatten();
+        // what counts no sum is read link by link each time
+        let single = if each || all.is_none() { counted(gpu, 0..links) } else { Vec::new() };
+        let sum = || {
+            let known = single.iter().flatten().copied().reduce(|a, b| [a[0] + b[0], a[1] + b[1]]);
+            known.filter(|_| single.iter().all(Option::is_some))
+        };
+        match all.or_else(sum) {
+            Some(both) => {
+                sample.nvlink.insert(name.to_owned(), both);
             }
-            (Err(problem), _) | (_, Err(problem)) => sample.missing.push(format!("{name}: PCIe traffic: {problem}")),
-        },
+            None => sample.missing.push(format!("{name}: the driver counts no data of its NVLinks")),
+        }
+        if single.iter().any(Option::is_some) {
+            sample.nvlinks.insert(name.to_owned(), single);
+        }
+    }
+    match (gpu.sent(), gpu.received()) {
+        (Ok(sent), Ok(received)) => {
+            sample.pcie.insert(name.to_owned(), [sent, received].map(|kb| f64::from(kb) * 1000.0));
+        }
+        (Err(problem), _) | (_, Err(problem)) => sample.missing.push(format!("{name}: PCIe traffic: {problem}")),
     }
     sample
+}
+
+/// KiB that these NVLinks have sent and received.
+fn counted(gpu: Device, links: impl IntoIterator<Item = u32>) -> Vec<Option<BothWays<u64>>> {
+    let wanted: Vec<(u32, u32)> = links.into_iter().flat_map(|link| DATA.map(|field| (field, link))).collect();
+    let told: Vec<Option<u64>> = gpu.fields(&wanted).into_iter().flatten().map(Result::ok).collect();
+    told.chunks_exact(2).map(|both| Some([both[0]?, both[1]?])).collect()
 }
 
 #[cfg(test)]
@@ -116,17 +137,20 @@ mod tests {
     use super::*;
     use crate::bindings::nvml::*;
 
-    /// Counts of PCIe of the first GPU, and of two links: field and link.
+    /// Two links, and of the first GPU their sum: field and link, or field alone.
     unsafe extern "C" fn fields(device: nvmlDevice_t, count: c_int, values: *mut nvmlFieldValue_t) -> nvmlReturn_t {
         // SAFETY: the caller's list has `count` entries, and nothing else uses it during the call.
         let values = unsafe { std::slice::from_raw_parts_mut(values, count as usize) };
         for value in values {
-            let pcie = PCIE.contains(&value.fieldId) && device as usize == 1;
-            if pcie || DATA.contains(&value.fieldId) && value.scopeId < 2 {
-                value.valueType = nvmlValueType_t::NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
-                value.value.ullVal = u64::from(value.fieldId * 10 + value.scopeId);
-            } else {
-                value.nvmlReturn = nvmlReturn_t::NVML_ERROR_NOT_SUPPORTED;
+            let told = match value.scopeId {
+                _ if value.fieldId == NVML_FI_DEV_NVLINK_LINK_COUNT => Some(2),
+                ALL => (device as usize == 1).then_some(value.fieldId),
+                link => Some(value.fieldId * 10 + link).filter(|_| link < 2),
+            };
+            value.valueType = nvmlValueType_t::NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+            match told {
+                Some(told) => value.value.ullVal = u64::from(told),
+                None => value.nvmlReturn = nvmlReturn_t::NVML_ERROR_NOT_SUPPORTED,
             }
         }
         nvmlReturn_t::NVML_SUCCESS
@@ -140,9 +164,9 @@ mod tests {
         let gpus = gpus.iter().enumerate().map(|(i, at)| (format!("GPU{i}"), at.parse().unwrap())).collect();
         let mut traffic = Traffic::new(Ok(NvmlStates { session, gpus }), FileTraffic::default());
         let sample = traffic.sample();
+        assert_eq!(sample.nvlink["GPU0"], [138, 139]);
         assert_eq!(sample.nvlinks["GPU0"], [Some([1380, 1390]), Some([1381, 1391])]);
-        assert_eq!(sample.pcie["GPU0"], Pcie::Counted([1970, 1980]));
-        assert!(!sample.pcie.contains_key("GPU1"));
+        assert_eq!(sample.nvlink["GPU1"], [2761, 2781], "what counts no sum");
         assert_eq!(sample.gpus.len(), 2);
         assert_eq!(sample.gpus[0].temperature_c, Some(41.0));
         let missing = sample.missing.join("\n");
@@ -150,7 +174,10 @@ mod tests {
         assert!(missing.contains("GPU2: Some Error") && missing.contains("no port"), "{missing}");
         let later = traffic.sample();
         assert!(later.at > sample.at);
-        assert_eq!(later.since(&sample).pcie["GPU0"], [0.0; 2]);
+        assert!(
+            !later.nvlinks.contains_key("GPU0") && later.nvlinks.contains_key("GPU1"),
+            "each rarely, unless it must be"
+        );
     }
 
     #[test]

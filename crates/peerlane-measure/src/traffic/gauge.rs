@@ -37,10 +37,7 @@ impl Gauge {
         let node = fabric.node(self.node);
         match self.kind {
             Kind::Pcie => rates.pcie.get(&node.name).copied(),
-            Kind::Nvlink => {
-                let links: Vec<_> = rates.nvlinks.get(&node.name)?.iter().flatten().collect();
-                (!links.is_empty()).then(|| [0, 1].map(|way| links.iter().map(|link| link[way]).sum()))
-            }
+            Kind::Nvlink => rates.nvlink.get(&node.name).copied(),
             Kind::Port => ports_of(fabric, self.node, sample)
                 .filter_map(|name| rates.ports.get(name))
                 .copied()

@@ -7,7 +7,7 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Seconds;
 use peerlane_model::model::{Model, PeerAccess, Transfer};
 
-use super::{BothWays, Pcie, Port, Sample};
+use super::{BothWays, Port, Sample};
 use crate::run::GpuState;
 
 /// How many samples a pattern lasts.
@@ -58,7 +58,7 @@ impl SimulatedTraffic {
                 counters.nvlinks.insert(name.clone(), vec![Some([0; 2]); links]);
             }
             if fabric.upstream(*gpu).is_some_and(|(link, _)| matches!(fabric.link(link).kind, LinkKind::Pcie { .. })) {
-                counters.pcie.insert(name.clone(), Pcie::Counted([0; 2]));
+                counters.pcie.insert(name.clone(), [0.0; 2]);
             }
             counters.gpus.push(GpuState { gpu: name, utilization: Some(0), ..GpuState::default() });
         }
@@ -88,9 +88,7 @@ impl SimulatedTraffic {
                     }
                 }
                 for (gpu, pcie) in &mut self.counters.pcie {
-                    if let (Pcie::Counted(count), Some(rate)) = (pcie, pattern.pcie.get(gpu)) {
-                        rise(count, rate);
-                    }
+                    *pcie = pattern.pcie.get(gpu).copied().unwrap_or_default();
                 }
                 for (nic, port) in &mut self.counters.ports {
                     if let Some(rate) = pattern.ports.get(nic) {
@@ -103,6 +101,10 @@ impl SimulatedTraffic {
             }
             self.counters.plays = pattern.map(|pattern| pattern.words.clone());
         }
+        let sum = |links: &Vec<Option<BothWays<u64>>>| {
+            [0, 1].map(|way| links.iter().flatten().map(|link: &BothWays<u64>| link[way]).sum())
+        };
+        self.counters.nvlink = self.counters.nvlinks.iter().map(|(gpu, links)| (gpu.clone(), sum(links))).collect();
         self.counters.at = Seconds::new(self.taken as f64 * seconds);
         self.taken += 1;
         self.counters.clone()

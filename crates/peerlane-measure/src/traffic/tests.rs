@@ -13,18 +13,32 @@ fn rates_are_rises_by_time_and_a_counter_that_fell_says_nothing() {
     let at = |seconds: f64, kib: u64, bytes: u64, port: u64| Sample {
         at: Seconds::new(seconds),
         nvlinks: [("GPU0".to_owned(), vec![Some([kib, 0]), None])].into(),
-        pcie: [("GPU0".to_owned(), Pcie::Counted([bytes, 2 * bytes]))].into(),
+        nvlink: [("GPU0".to_owned(), [bytes, 2 * bytes])].into(),
+        pcie: [("GPU0".to_owned(), [7.0, 8.0])].into(),
         ports: [("eth0".to_owned(), Port { bytes: [port, port], address: None })].into(),
         ..Sample::default()
     };
     let rates = at(3.0, 2048, 500, 100).since(&at(1.0, 0, 100, 300));
     assert_eq!(rates.nvlinks["GPU0"], [Some([1024.0 * 1024.0, 0.0]), None]);
-    assert_eq!(rates.pcie["GPU0"], [200.0, 400.0]);
+    assert_eq!(rates.nvlink["GPU0"], [200.0 * 1024.0, 400.0 * 1024.0]);
+    assert_eq!(rates.pcie["GPU0"], [7.0, 8.0], "a rate already");
     assert!(rates.ports.is_empty(), "the port was reset");
     // no time between them
-    assert!(at(1.0, 9, 900, 900).since(&at(1.0, 0, 0, 0)).pcie.is_empty());
-    let momentary = Sample { pcie: [("GPU1".to_owned(), Pcie::Momentary([7.0, 8.0]))].into(), ..Sample::default() };
-    assert_eq!(momentary.since(&Sample::default()).pcie["GPU1"], [7.0, 8.0]);
+    assert!(at(1.0, 9, 900, 900).since(&at(1.0, 0, 0, 0)).nvlink.is_empty());
+}
+
+#[test]
+fn each_nvlink_keeps_its_rate_until_it_is_read_again() {
+    let at = |seconds: f64, kib: Option<u64>| Sample {
+        at: Seconds::new(seconds),
+        nvlinks: kib.map(|kib| ("GPU0".to_owned(), vec![Some([kib, kib])])).into_iter().collect(),
+        ..Sample::default()
+    };
+    let mut follower = Follower::default();
+    let mut rate =
+        |sample: Sample| follower.rates(&sample).nvlinks.get("GPU0").map(|links| links[0].unwrap()[0] / 1024.0);
+    let rates = [at(0.0, Some(5)), at(1.0, None), at(5.0, Some(55)), at(6.0, None), at(10.0, Some(55))].map(&mut rate);
+    assert_eq!(rates, [None, None, Some(10.0), Some(10.0), Some(0.0)]);
 }
 
 #[test]
@@ -55,11 +69,12 @@ fn simulated_traffic_is_conserved_and_never_above_what_links_carry() {
         with(system, |model| {
             let gauges = gauges(model);
             let mut machine = SimulatedTraffic::new(model, Seconds::new(1.0));
-            let mut last = machine.next();
+            let mut follower = Follower::default();
+            follower.rates(&machine.next());
             let mut seen = std::collections::BTreeSet::new();
             for _ in 0..30 {
                 let now = machine.next();
-                let rates = now.since(&last);
+                let rates = follower.rates(&now);
                 let fabric = &model.machine.fabric;
                 for gauge in &gauges {
                     let Some((is, carries)) = gauge.rates(fabric, &now, &rates).zip(gauge.carries) else { continue };
@@ -73,7 +88,6 @@ fn simulated_traffic_is_conserved_and_never_above_what_links_carry() {
                     |way: usize| -> f64 { rates.nvlinks.values().flatten().flatten().map(|link| link[way]).sum() };
                 assert!((sum(0) - sum(1)).abs() <= 1e-3 * sum(0) + 1e6, "{system}: {} {}", sum(0), sum(1));
                 seen.insert(now.plays.clone());
-                last = now;
             }
             assert!(seen.len() >= 3, "{system}: {seen:?}");
         });

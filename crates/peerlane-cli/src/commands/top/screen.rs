@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Color, Effects};
 use peerlane::fabric::Fabric;
-use peerlane::traffic::Gauge;
+use peerlane::traffic::{Follower, Gauge};
 use peerlane_report::render::style::{BAD, DIM, PLAIN};
 use peerlane_report::render::text::{fit, width};
 use peerlane_report::render::traffic::{Line, Moment, View, heading, legend};
@@ -31,6 +31,7 @@ const KEYS: &str = "space freeze  ←→ past  End now  p graphs  l each NVLink 
 #[derive(Default)]
 pub(super) struct Past {
     moments: VecDeque<Moment>,
+    follower: Follower,
     /// The moment that is looked at; none follows the newest.
     frozen: Option<usize>,
     past: bool,
@@ -52,7 +53,7 @@ impl Past {
         match news {
             News::Sample(sample) => {
                 self.trouble = None;
-                let rates = self.moments.back().map(|last| sample.since(&last.sample)).unwrap_or_default();
+                let rates = self.follower.rates(&sample);
                 if self.moments.len() == MOST_MOMENTS {
                     self.moments.pop_front();
                     self.frozen = self.frozen.map(|at| at.saturating_sub(1));

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use peerlane::catalogue::{self, Parts};
 use peerlane::model::{Assume, Model};
-use peerlane::traffic::{SimulatedTraffic, gauges};
+use peerlane::traffic::{Follower, SimulatedTraffic, gauges};
 use peerlane::units::Seconds;
 
 use super::*;
@@ -12,10 +12,11 @@ fn drawn(system: &str, samples: usize, columns: usize, past: bool) -> Vec<String
     let machine = catalogue::system(system).unwrap().unwrap();
     let model = Model::assuming(&machine, Parts::embedded(), Assume::Usual);
     let mut traffic = SimulatedTraffic::new(&model, Seconds::new(1.0));
+    let mut follower = Follower::default();
     let mut moments: VecDeque<Moment> = VecDeque::new();
     for _ in 0..samples {
         let sample = traffic.next();
-        let rates = moments.back().map(|last| sample.since(&last.sample)).unwrap_or_default();
+        let rates = follower.rates(&sample);
         moments.push_back(Moment { sample, rates });
     }
     let gauges = gauges(&model);
