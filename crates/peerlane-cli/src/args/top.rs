@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use peerlane::units::Seconds;
 
+use super::Redact;
 use super::measure::duration;
 
 const KEYS: &str = "\
@@ -40,6 +41,8 @@ pub(crate) struct TopArgs {
     /// Keep every sample in this new file, a line of JSON each
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) redact: Redact,
 }
 
 /// A time that counters can follow: NVML's rates of PCIe take 40 ms.

@@ -19,8 +19,9 @@ use peerlane_report::render::traffic::{heading, legend};
 
 use crate::args::TopArgs;
 use crate::measuring::interrupt::Interrupt;
-use crate::measuring::machine::{Measured, here, resolve};
+use crate::measuring::machine::{Measured, here, resolve_redacted};
 use crate::measuring::protocol::Device;
+use crate::redact::Redactor;
 use crate::render::line_width;
 use crate::render::style::paint;
 use crate::{Failure, Outcome};
@@ -31,7 +32,7 @@ use source::{News, Source};
 pub(crate) use source::meter;
 
 /// How often the counters, the keys and the clock are looked at.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let replayed = match &args.target {
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, Failur
         _ => None,
     };
     let Some(recording) = replayed else {
-        let measured = resolve(args.target.as_deref(), "top")?;
+        let mut redactor = args.redact.given.then(Redactor::default);
+        let measured = resolve_redacted(args.target.as_deref(), "top", redactor.as_mut(), true)?;
         return shown(args, &measured.machine, &measured, None, out);
     };
     if args.record.is_some() {

@@ -18,7 +18,7 @@ const ALL: u32 = u32::MAX;
 
 /// Each NVLink is read in one sample of so many: a field of one takes 0.5 ms of a core (H100, driver 580), those of all together
 /// 1.2 ms.
-const RARELY: usize = 5;
+const RARELY: usize = 10;
 
 /// Reads the traffic of this machine again and again: of GPUs by NVML, of ports from files.
 #[derive(Debug)]
