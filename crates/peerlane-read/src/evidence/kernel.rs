@@ -106,8 +106,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     ports.push(text, found);
     links.push(text, found);
     host.push(text, found);
-    // a log without a line that matters is a log all the same
-    if of_kernel >= ENOUGH && found.evidence.is_empty() {
+    // a log without a line that matters is a log all the same, also of a console that shows no times
+    let is_boot = || {
+        let starts = |words: &str| text.iter().take(MOST_BEFORE).any(|(_, line)| line.trim_start().starts_with(words));
+        starts("Linux version ") && starts("Kernel command line: ")
+    };
+    if (of_kernel >= ENOUGH || is_boot()) && found.evidence.is_empty() {
         found.push(text, TOOL, text.numbers(0, text.len().saturating_sub(1)), Fact::Kernel(KernelFacts::default()));
     }
 }
@@ -268,6 +272,13 @@ mod tests {
         assert_eq!(xids, [("0000:65:00.0".to_owned(), 79), ("0000:06:00.0".to_owned(), 31)]);
         let errors: Vec<(PcieErrorKind, u32)> = facts.pcie_errors.iter().map(|e| (e.kind, e.count)).collect();
         assert_eq!(errors, [(PcieErrorKind::Corrected, 2), (PcieErrorKind::NonFatal, 1)]);
+    }
+
+    #[test]
+    fn a_boot_log_of_a_console_without_times() {
+        let body = "Booting Linux on physical CPU 0x0\nLinux version 3.16.36 (a@b) #1 SMP\nKernel command line: root=/dev/ram\n";
+        assert!(scanned(body).is_some());
+        assert_eq!(scanned("Linux version 3.16.36 is old\n"), None);
     }
 
     #[test]

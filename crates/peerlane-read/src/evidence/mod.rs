@@ -7,6 +7,7 @@
 
 mod accelerator_table;
 mod aer;
+mod applications;
 mod archive;
 mod budget;
 mod checks;
@@ -25,10 +26,12 @@ mod messages;
 mod open_lines;
 mod read;
 mod repair;
+mod storage;
 mod streams;
 mod tables;
 #[cfg(test)]
 mod testing;
+mod tensorflow;
 mod text;
 pub mod tool;
 mod torch_profile;

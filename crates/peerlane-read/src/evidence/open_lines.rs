@@ -224,6 +224,8 @@ mod tests {
             "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
             "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
             "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
+            "[ 0.000000] Command line: widget.error_behavior=3 nvidia.widget_failed=1 ro",
+            "[ 1.234567] i915 0000:00:02.0: [drm] *ERROR* Failed to probe lspcon",
             "[ 1.234567] nf_widget: default widget rule not found",
             "[ 1.234567] i915 0000:00:02.0: [drm] Panel is missing widgets, which are not used",
             "[ 12.345] (WW) NVIDIA(0): the widget is missing",

@@ -178,7 +178,10 @@ pub const READERS: &[Reader] = readers![
     progress,
     xorg,
     inxi,
-    installers;
+    installers,
+    applications,
+    storage,
+    tensorflow;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
