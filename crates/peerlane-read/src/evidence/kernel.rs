@@ -53,6 +53,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&HALLMARKS) && !begins() {
         return;
     }
+    // a console shows no times
+    let starts = |words: &str| text.iter().take(MOST_BEFORE).any(|(_, line)| line.trim_start().starts_with(words));
+    let is_console = starts("Linux version ") && starts("Kernel command line: ") && !begins();
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
@@ -64,7 +67,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
-        if let Some(message) = message(line) {
+        if let Some(message) = message(line).or(is_console.then_some(line)) {
             of_kernel += 1;
             facts.is_portable |= host::shows_portable(message);
             is_read |=
@@ -106,12 +109,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     ports.push(text, found);
     links.push(text, found);
     host.push(text, found);
-    // a log without a line that matters is a log all the same, also of a console that shows no times
-    let is_boot = || {
-        let starts = |words: &str| text.iter().take(MOST_BEFORE).any(|(_, line)| line.trim_start().starts_with(words));
-        starts("Linux version ") && starts("Kernel command line: ")
-    };
-    if (of_kernel >= ENOUGH || is_boot()) && found.evidence.is_empty() {
+    // a log without a line that matters is a log all the same
+    if of_kernel >= ENOUGH && found.evidence.is_empty() {
         found.push(text, TOOL, text.numbers(0, text.len().saturating_sub(1)), Fact::Kernel(KernelFacts::default()));
     }
 }

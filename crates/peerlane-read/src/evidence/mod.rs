@@ -111,6 +111,7 @@ mod rocm_smi;
 mod rocminfo;
 mod rvs;
 mod sensors;
+mod servers;
 mod show_gids;
 mod simple_p2p;
 mod slots;

@@ -17,13 +17,16 @@ const FEW: f64 = 1.1;
 const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 8] = [
+    const HALLMARKS: [&str; 11] = [
         "startup complete",
         "fired up and ready",
         "throughput",
         "HTTP/1.1\" ",
         "loss",
+        "Loss",
         "Maximum concurrency",
+        "Init COMPLETE",
+        "All distributed processes registered",
         "completed",
         "train_runtime",
     ];
@@ -130,7 +133,12 @@ fn ended(line: &str) -> bool {
             .is_some_and(|(n, time)| n.parse::<u32>().is_ok() && time.ends_with(" hours."))
     };
     let fit = || line.contains("`Trainer.fit` stopped: `max_") && line.contains(" reached");
-    epochs() || line.contains("'train_runtime': ") || fit()
+    // ranks that found each other, by NCCL and by Lightning
+    let met = || {
+        line.contains("NCCL INFO") && line.ends_with("Init COMPLETE")
+            || line.contains("All distributed processes registered. Starting with ")
+    };
+    epochs() || line.contains("'train_runtime': ") || fit() || met()
 }
 
 /// `0 tests completed and failed residual checks,`.
@@ -152,7 +160,13 @@ fn loss(line: &str) -> Option<f64> {
             after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
         })
     });
-    if !counts {
+    // a bar of Keras, one of tqdm
+    let bar = || {
+        let of_keras = lower.trim_start().split_once(" [").map(|(count, _)| count).and_then(|count| count.split_once('/'));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        of_keras.is_some_and(|(at, of)| is_number(at) && is_number(of)) || lower.contains("it/s") || lower.contains("s/it")
+    };
+    if !counts && !bar() {
         return None;
     }
     let (before, after) = lower.split_once("loss")?;
@@ -235,6 +249,10 @@ mod tests {
             "iteration N/ 100 | lm loss: 2.3E+00 |",
             "{'loss': 1.2, 'epoch': 0.N}",
             "[Rank 0] step=N, loss=3.1",
+            "1875/1875 [====] - 4s 2ms/call - loss: 1.22N - accuracy: 0.93",
+            "100%|###| 500/500 [01:23<00:00,  5.9Nit/s, loss=1.23]",
+            "Epoch: [0][ N/5005]\tTime 9.1\tLoss 6.9e+00 (7.0e+00)",
+            "Epoch N/10, Train Loss: 1.69, Val Loss: 1.68",
         ] {
             let of = |last: &str| {
                 let steps: String = (1..4).map(|n| format!("{}\n", line.replace('N', &n.to_string()))).collect();

@@ -180,6 +180,7 @@ pub const READERS: &[Reader] = readers![
     inxi,
     installers,
     applications,
+    servers,
     storage,
     tensorflow;
 ];

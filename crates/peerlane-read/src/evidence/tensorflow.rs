@@ -41,7 +41,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// put it in parentheses.
 fn device(line: &str) -> Option<GpuFacts> {
     let (_, rest) = line.split_once("-> ")?;
-    let (index, rest) = rest.trim_start_matches('(').strip_prefix("device: ")?.split_once(", name: ")?;
+    let (index, rest) = rest.trim_start_matches("physical GPU ").trim_start_matches('(').strip_prefix("device: ")?.split_once(", name: ")?;
     let (name, rest) = rest.split_once(", pci bus id: ")?;
     let address = rest.split([',', ')']).next()?.trim().parse().ok()?;
     let capability = rest.split_once("compute capability: ").and_then(|(_, value)| {
@@ -76,6 +76,8 @@ mod tests {
                    name: NVIDIA Y, pci bus id: 0000:0f:00.0, compute capability: 8.0\n";
         let all = gpus(&format!("{old}{new}"));
         assert_eq!((all.len(), all[1].index, all[1].compute_capability), (2, Some(1), Some((8, 0))));
+        let all = gpus(&old.replace("-> (", "-> physical GPU ("));
+        assert_eq!(all.len(), 1);
         // two processes that see one GPU each
         let all = gpus(&format!("{old}{}", old.replace("81:", "82:")));
         assert_eq!(all.iter().map(|gpu| gpu.index).collect::<Vec<_>>(), [None, None]);
