@@ -15,7 +15,7 @@ const SLOW: f64 = 0.6;
 const MOST: usize = 512;
 
 /// How applications say that they came to their end: words of a line, and words that its text holds besides.
-const ENDS: [(&str, &str); 15] = [
+const ENDS: [(&str, &str); 21] = [
     ("Finished mdrun on rank ", "GROMACS"),
     ("Total wall time: ", "Loop time of "),
     ("WallClock: ", "CPUTime: "),
@@ -31,6 +31,12 @@ const ENDS: [(&str, &str); 15] = [
     ("[SCORE ] Bandwidth", "[RESULT]"),
     ("Max Write: ", "MiB/sec ("),
     (" exits successfully.", "Process "),
+    ("\"key\": \"run_stop\"", "\"status\": \"success\""),
+    ("Successfully completed.", "LSF System"),
+    ("Exit Status:        0", "Resource Usage on "),
+    ("State: COMPLETED (exit code 0)", "Job ID: "),
+    ("DCGM successfully initialized!", "dcgm-exporter"),
+    ("Is CUDA available: True", "PyTorch version: "),
 ];
 
 /// How they say that a result is not right.
@@ -45,9 +51,13 @@ const FAILED: [(&str, &str, Grade); 6] = [
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut health = Health::default();
-    let ends: Vec<&str> = ENDS.iter().filter(|(end, with)| text.holds(&[end]) && text.holds(&[with])).map(|(end, _)| *end).collect();
-    let failed: Vec<(&str, Grade)> =
-        FAILED.iter().filter(|(words, with, _)| text.holds(&[words]) && text.holds(&[with])).map(|(words, _, grade)| (*words, *grade)).collect();
+    let ends: Vec<&str> =
+        ENDS.iter().filter(|(end, with)| text.holds(&[end]) && text.holds(&[with])).map(|(end, _)| *end).collect();
+    let failed: Vec<(&str, Grade)> = FAILED
+        .iter()
+        .filter(|(words, with, _)| text.holds(&[words]) && text.holds(&[with]))
+        .map(|(words, _, grade)| (*words, *grade))
+        .collect();
     if !ends.is_empty() || !failed.is_empty() {
         for (i, line) in text.iter().filter(|(_, line)| line.len() <= 400) {
             if let Some((_, grade)) = failed.iter().find(|(words, _)| line.contains(words)) {
@@ -84,7 +94,14 @@ fn stream(text: &Text, health: &mut Health, found: &mut Found) {
             if let Some(peak) = peak.filter(|peak| *peak > 0.0) {
                 let bad = (rate < peak * SLOW).then_some(Grade::Suspect);
                 let value = format!("{rate:.0} of {peak:.0} GB/s");
-                health.judge(Area::Test, bad, Some(&format!("GPU{selected}")), &format!("memory of the GPU, STREAM {name}:"), &value, i);
+                health.judge(
+                    Area::Test,
+                    bad,
+                    Some(&format!("GPU{selected}")),
+                    &format!("memory of the GPU, STREAM {name}:"),
+                    &value,
+                    i,
+                );
             }
         } else {
             within = within && line.trim().is_empty();
@@ -113,10 +130,15 @@ fn row(line: &str) -> Option<(&str, f64)> {
 
 /// GROMACS's list: `#0: NVIDIA X, compute cap.: 7.0, ECC: yes, stat: compatible`.
 fn gromacs(text: &Text, found: &mut Found) {
-    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) = (Vec::new(), Span::default(), Health::default());
+    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) =
+        (Vec::new(), Span::default(), Health::default());
     for (i, line) in text.iter() {
-        let Some((number, rest)) = line.trim().strip_prefix('#').and_then(|rest| rest.split_once(": ")) else { continue };
-        let (Ok(number), Some((name, rest))) = (number.parse::<u32>(), rest.split_once(", compute cap.: ")) else { continue };
+        let Some((number, rest)) = line.trim().strip_prefix('#').and_then(|rest| rest.split_once(": ")) else {
+            continue;
+        };
+        let (Ok(number), Some((name, rest))) = (number.parse::<u32>(), rest.split_once(", compute cap.: ")) else {
+            continue;
+        };
         if gpus.len() >= MOST || gpus.iter().any(|gpu| gpu.index == Some(number)) {
             continue;
         }
@@ -148,6 +170,8 @@ mod tests {
             "Final Summary::HPCG result is VALID with a GFLOP/s rating of=1.2\n",
             "[RESULT]  ior-easy-write  3.2 GiB/s : time 1 seconds\n[SCORE ] Bandwidth 2.1 GiB/s : IOPS 2 kiops : TOTAL 6\n",
             "[INFO] [launch.py:351:main] Process 12 exits successfully.\n",
+            "Sender: LSF System <a@b>\nSuccessfully completed.\n",
+            ":::MLLOG {\"key\": \"run_stop\", \"metadata\": {\"status\": \"success\"}}\n",
         ] {
             assert_eq!((end(body).area, end(body).sound, end(body).troubles.len()), (Area::Program, 1, 0), "{body}");
         }
@@ -168,9 +192,15 @@ mod tests {
         };
         let of = |rate| {
             let found = scanned(scan, &body(rate));
-            let names = found.evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { gpus[0].name.clone() } else { None });
+            let names = found
+                .evidence
+                .iter()
+                .filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { gpus[0].name.clone() } else { None });
             assert_eq!(names.collect::<Vec<_>>(), ["NVIDIA X"]);
-            let report = found.evidence.into_iter().find_map(|e| if let Fact::Health(report) = e.fact { Some(report) } else { None });
+            let report = found
+                .evidence
+                .into_iter()
+                .find_map(|e| if let Fact::Health(report) = e.fact { Some(report) } else { None });
             report.map(|report| (report.sound, report.troubles.len()))
         };
         assert_eq!((of(3_071_120), of(1_071_120)), (Some((1, 0)), Some((0, 1))));
@@ -178,7 +208,10 @@ mod tests {
 
     #[test]
     fn gpus_of_gromacs() {
-        let found = scanned(scan, "  GPU info:\n    #0: NVIDIA X, compute cap.: 7.0, ECC: yes, stat: compatible\n    #1: NVIDIA X, compute cap.: 3.0, ECC:  no, stat: incompatible\n");
+        let found = scanned(
+            scan,
+            "  GPU info:\n    #0: NVIDIA X, compute cap.: 7.0, ECC: yes, stat: compatible\n    #1: NVIDIA X, compute cap.: 3.0, ECC:  no, stat: incompatible\n",
+        );
         let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!("{found:?}") };
         let Fact::Health(report) = &found.evidence[1].fact else { panic!("{found:?}") };
         assert_eq!((gpus.len(), report.sound, report.troubles.len()), (2, 1, 1));

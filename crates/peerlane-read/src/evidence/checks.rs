@@ -387,7 +387,8 @@ mod tests {
         let nodes = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up 7-00:00:00      1  down* gpu07\n\
                      gpu*         up 7-00:00:00      6   idle gpu[01-06]\n";
         let found = scan_text(&Text::new("t", nodes.as_bytes()));
-        let areas = found.evidence.iter().filter_map(|e| if let Fact::Health(r) = &e.fact { Some(r.area) } else { None });
+        let areas =
+            found.evidence.iter().filter_map(|e| if let Fact::Health(r) = &e.fact { Some(r.area) } else { None });
         assert_eq!(areas.collect::<Vec<_>>(), [Area::Node]);
     }
 

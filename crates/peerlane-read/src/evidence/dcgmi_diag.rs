@@ -61,12 +61,13 @@ fn watches(text: &Text, found: &mut Found) {
     let mut health = Health::default();
     let (mut gpu, mut system): (Option<String>, Option<(String, Grade, usize)>) = (None, None);
     let mut what = String::new();
-    let close = |system: &mut Option<(String, Grade, usize)>, what: &mut String, gpu: Option<&str>, health: &mut Health| {
-        if let Some((name, grade, line)) = system.take() {
-            health.trouble(Area::Gpu, grade, gpu, &format!("{name}:"), what, line);
-        }
-        what.clear();
-    };
+    let close =
+        |system: &mut Option<(String, Grade, usize)>, what: &mut String, gpu: Option<&str>, health: &mut Health| {
+            if let Some((name, grade, line)) = system.take() {
+                health.trouble(Area::Gpu, grade, gpu, &format!("{name}:"), what, line);
+            }
+            what.clear();
+        };
     for (i, line) in text.iter() {
         let Some([name, state]) = row(line) else { continue };
         let grade = match state {
@@ -84,8 +85,12 @@ fn watches(text: &Text, found: &mut Found) {
         } else {
             close(&mut system, &mut what, gpu.as_deref(), &mut health);
             match grade {
-                Some(_) if name.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => gpu = Some(format!("GPU{name}")),
-                Some(grade) if !name.is_empty() && name != "Overall Health" => system = Some((name.to_owned(), grade, i)),
+                Some(_) if name.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => {
+                    gpu = Some(format!("GPU{name}"))
+                }
+                Some(grade) if !name.is_empty() && name != "Overall Health" => {
+                    system = Some((name.to_owned(), grade, i))
+                }
                 _ => {}
             }
         }
@@ -99,7 +104,8 @@ const MOST_WORDS: usize = 300;
 
 /// The two cells of a row, of which the first may be empty.
 fn row(line: &str) -> Option<[&str; 2]> {
-    let (name, state) = line.trim_start_matches(['>', ' ']).trim_end().strip_prefix('|')?.trim_end_matches('|').split_once('|')?;
+    let (name, state) =
+        line.trim_start_matches(['>', ' ']).trim_end().strip_prefix('|')?.trim_end_matches('|').split_once('|')?;
     Some([name.trim(), state.trim()])
 }
 

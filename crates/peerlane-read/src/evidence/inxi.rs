@@ -66,9 +66,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 }
                 let lower = body.to_ascii_lowercase();
                 let software = ["llvmpipe", "softpipe", "swrast", "software rasterizer", "n/a"];
-                let drawn = lower.split_once("renderer: ").is_some_and(|(_, by)| !software.iter().any(|one| by.starts_with(one)));
-                let renders = drawn
-                    || ["direct render: yes", "direct rendering: yes"].iter().any(|words| lower.contains(words));
+                let drawn = lower
+                    .split_once("renderer: ")
+                    .is_some_and(|(_, by)| !software.iter().any(|one| by.starts_with(one)));
+                let renders =
+                    drawn || ["direct render: yes", "direct rendering: yes"].iter().any(|words| lower.contains(words));
                 if lower.contains("llvmpipe") {
                     health.trouble(
                         Area::Driver,
@@ -193,10 +195,16 @@ mod tests {
              driver: amdgpu v: kernel\n           OpenGL: renderer: AMD R (DRM 3) v: 4.5",
             "state: down",
         );
-        let reports = scanned(scan, &body).evidence.into_iter().filter_map(|e| if let Fact::Health(r) = e.fact { Some(r) } else { None });
-        let of: Vec<_> = reports.map(|r| (r.sound, r.troubles.iter().map(|t| (t.part.clone(), t.grade)).collect::<Vec<_>>())).collect();
+        let reports = scanned(scan, &body)
+            .evidence
+            .into_iter()
+            .filter_map(|e| if let Fact::Health(r) = e.fact { Some(r) } else { None });
+        let of: Vec<_> = reports
+            .map(|r| (r.sound, r.troubles.iter().map(|t| (t.part.clone(), t.grade)).collect::<Vec<_>>()))
+            .collect();
         assert_eq!(of, [(2, vec![(Some("01:00.0".to_owned()), Grade::Limit)])]);
-        let old = report("Card: Intel UHD\n           OpenGL: renderer: Mesa DRI Intel UHD version: 4.5", "state: down");
+        let old =
+            report("Card: Intel UHD\n           OpenGL: renderer: Mesa DRI Intel UHD version: 4.5", "state: down");
         assert!(matches!(&scanned(scan, &old).evidence[0].fact, Fact::Health(r) if r.sound == 1));
     }
 

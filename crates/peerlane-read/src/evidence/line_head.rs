@@ -201,7 +201,8 @@ fn of_torch(within: &str) -> Option<Level> {
     let mut words = within.split_whitespace();
     let (first, last) = (words.next()?, words.next_back()?);
     let (file, line) = last.rsplit_once(':')?;
-    let is_place = [".cpp", ".cc", ".hpp", ".h"].iter().any(|end| file.ends_with(end)) && line.bytes().all(|b| b.is_ascii_digit());
+    let is_place =
+        [".cpp", ".cc", ".hpp", ".h"].iter().any(|end| file.ends_with(end)) && line.bytes().all(|b| b.is_ascii_digit());
     let (letter, date) = first.split_at_checked(1)?;
     if !is_place || !date.bytes().all(|b| b.is_ascii_digit()) {
         return None;

@@ -29,9 +29,9 @@ mod repair;
 mod storage;
 mod streams;
 mod tables;
+mod tensorflow;
 #[cfg(test)]
 mod testing;
-mod tensorflow;
 mod text;
 pub mod tool;
 mod torch_profile;
@@ -44,6 +44,7 @@ mod bandwidth_test;
 mod config_space;
 mod counters;
 mod cpuinfo;
+mod dcgm_metrics;
 mod dcgmi_diag;
 mod dcgmi_nvlink;
 mod device_query;

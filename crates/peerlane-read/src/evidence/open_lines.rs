@@ -154,7 +154,8 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
     if !is_error && !words.any_trouble {
         return false;
     }
-    if words.is_denied || is_setting(line) {
+    // what is deprecated still works, whatever its name
+    if words.is_denied || is_setting(line) || line.contains("is deprecated") {
         return false;
     }
     if head.is_system {
@@ -241,6 +242,7 @@ mod tests {
             "(TaskRunner pid=12) \"max_retries_on_failure\": 3,",
             "2025-01-01 10:00:00 nccl_timeout: 600",
             "2025-01-01 10:00:00 ignore_mismatch=True",
+            "[W301 10:00:05.0 ProcessGroupNCCL.cpp:1250] Warning: WIDGET_ERROR_HANDLING is deprecated",
             "2025-01-01 10:00:00 Namespace(lr=1, timeout=60, on_failure='abort')",
             "if (err != 0) return err;",
         ] {

@@ -17,7 +17,7 @@ const FEW: f64 = 1.1;
 const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 11] = [
+    const HALLMARKS: [&str; 12] = [
         "startup complete",
         "fired up and ready",
         "throughput",
@@ -27,6 +27,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "Maximum concurrency",
         "Init COMPLETE",
         "All distributed processes registered",
+        "successfully saved checkpoint",
         "completed",
         "train_runtime",
     ];
@@ -67,6 +68,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
         } else if ended(line) {
             health.sound(Area::Program, i);
+        } else if met(line) {
+            health.sound(Area::Job, i);
         } else if let Some(failed) = residuals(line) {
             let bad = (failed > 0).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
@@ -133,12 +136,14 @@ fn ended(line: &str) -> bool {
             .is_some_and(|(n, time)| n.parse::<u32>().is_ok() && time.ends_with(" hours."))
     };
     let fit = || line.contains("`Trainer.fit` stopped: `max_") && line.contains(" reached");
-    // ranks that found each other, by NCCL and by Lightning
-    let met = || {
-        line.contains("NCCL INFO") && line.ends_with("Init COMPLETE")
-            || line.contains("All distributed processes registered. Starting with ")
-    };
-    epochs() || line.contains("'train_runtime': ") || fit() || met()
+    let saved = || line.contains("successfully saved checkpoint from iteration ");
+    epochs() || line.contains("'train_runtime': ") || fit() || saved()
+}
+
+/// Whether ranks found each other, by NCCL and by Lightning.
+fn met(line: &str) -> bool {
+    line.contains("NCCL INFO") && line.trim_end().ends_with("Init COMPLETE")
+        || line.contains("All distributed processes registered. Starting with ")
 }
 
 /// `0 tests completed and failed residual checks,`.
@@ -162,9 +167,12 @@ fn loss(line: &str) -> Option<f64> {
     });
     // a bar of Keras, one of tqdm
     let bar = || {
-        let of_keras = lower.trim_start().split_once(" [").map(|(count, _)| count).and_then(|count| count.split_once('/'));
+        let of_keras =
+            lower.trim_start().split_once(" [").map(|(count, _)| count).and_then(|count| count.split_once('/'));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        of_keras.is_some_and(|(at, of)| is_number(at) && is_number(of)) || lower.contains("it/s") || lower.contains("s/it")
+        of_keras.is_some_and(|(at, of)| is_number(at) && is_number(of))
+            || lower.contains("it/s")
+            || lower.contains("s/it")
     };
     if !counts && !bar() {
         return None;
@@ -240,6 +248,14 @@ mod tests {
         let asked = "10.0.0.1:33 - \"GET /health HTTP/1.1\" 200 OK\n";
         assert_eq!(health(scan, asked).sound, 1);
         assert_eq!(scanned(scan, &asked.replace("health", "index.html")), Found::default());
+    }
+
+    #[test]
+    fn ranks_that_found_each_other() {
+        let nccl = "h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n";
+        let of = health(scan, nccl);
+        assert_eq!((of.area, of.sound), (Area::Job, 1));
+        assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
     }
 
     #[test]

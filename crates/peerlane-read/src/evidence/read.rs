@@ -122,6 +122,7 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_nvlink,
     dcgmi_nvlink,
     dcgmi_diag,
+    dcgm_metrics,
     nvidia_smi_q,
     nvidia_smi_q_lines,
     nvidia_smi_csv,

@@ -11,18 +11,27 @@ const TOOL: &str = "server's log";
 const MOST: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 6] =
-        ["ggml_cuda_init: found ", "layers to GPU", "msg=\"inference compute\"", "[GIN] ", "GRPCInferenceService", "server is listening on http"];
+    const HALLMARKS: [&str; 6] = [
+        "ggml_cuda_init: found ",
+        "layers to GPU",
+        "msg=\"inference compute\"",
+        "[GIN] ",
+        "GRPCInferenceService",
+        "server is listening on http",
+    ];
     if !text.holds(&HALLMARKS) {
         return;
     }
-    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) = (Vec::new(), Span::default(), Health::default());
+    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) =
+        (Vec::new(), Span::default(), Health::default());
     let (is_triton, mut is_list) = (text.holds(&["GRPCInferenceService"]), false);
     // the model that was loaded last says how much of it lies on the GPUs
     let mut layers: Option<(u32, u32, usize)> = None;
     for (i, line) in text.iter() {
         let gpu = if is_list { of_ggml(line) } else { None };
-        is_list = line.contains("ggml_cuda_init: found ") || line.contains("ggml_hip_init: found ") || is_list && gpu.is_some();
+        is_list = line.contains("ggml_cuda_init: found ")
+            || line.contains("ggml_hip_init: found ")
+            || is_list && gpu.is_some();
         if let Some(gpu) = gpu.or_else(|| of_ollama(line)) {
             let is_new = gpus.iter().all(|known| known.index != gpu.index || known.uuid != gpu.uuid);
             if is_new && gpus.len() < MOST {
@@ -46,7 +55,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     if let Some((on, all, i)) = layers {
         let bad = (on < all).then_some(Grade::Limit);
-        health.judge(Area::Program, bad, None, "layers of the model on GPUs, and the others on the CPU:", &format!("{on} of {all}"), i);
+        health.judge(
+            Area::Program,
+            bad,
+            None,
+            "layers of the model on GPUs, and the others on the CPU:",
+            &format!("{on} of {all}"),
+            i,
+        );
     }
     if let Some(lines) = lines.numbers(text) {
         found.push(text, TOOL, lines, Fact::Gpus(gpus));
@@ -69,7 +85,8 @@ fn of_ggml(line: &str) -> Option<GpuFacts> {
 /// `… msg="inference compute" id=GPU-11 library=cuda … name="NVIDIA X" total="23.7 GiB"`.
 fn of_ollama(line: &str) -> Option<GpuFacts> {
     let (_, rest) = line.split_once("msg=\"inference compute\" ")?;
-    let is_gpu = [" library=cuda", " library=CUDA", " library=rocm", " library=ROCm"].iter().any(|one| rest.contains(one));
+    let is_gpu =
+        [" library=cuda", " library=CUDA", " library=rocm", " library=ROCm"].iter().any(|one| rest.contains(one));
     let value = |key: &str| rest.split_once(key).and_then(|(_, rest)| rest.split('"').next());
     let name = value(" name=\"").or_else(|| value(" description=\"")).filter(|name| !name.is_empty())?;
     let id = rest.split_once("id=").and_then(|(_, rest)| rest.split_whitespace().next()).map(str::to_owned);
@@ -84,9 +101,20 @@ fn offloaded(line: &str) -> Option<(u32, u32)> {
 
 /// `[GIN] 2025/03/01 - 10:00:10 | 200 |  1.2s |  127.0.0.1 | POST "/api/generate"`, `log_server_r: request: POST /v1/completions 10.0.0.1 200`.
 fn answer(line: &str) -> Option<u32> {
-    let status = match line.split_once("log_server_r: request: POST ").or_else(|| line.split_once("log_server_r: done request: POST ")) {
+    let status = match line
+        .split_once("log_server_r: request: POST ")
+        .or_else(|| line.split_once("log_server_r: done request: POST "))
+    {
         Some((_, rest)) => rest.split_whitespace().next_back()?.parse().ok()?,
-        None => line.split_once("[GIN] ").filter(|(_, rest)| rest.contains("| POST "))?.1.split('|').nth(1)?.trim().parse().ok()?,
+        None => line
+            .split_once("[GIN] ")
+            .filter(|(_, rest)| rest.contains("| POST "))?
+            .1
+            .split('|')
+            .nth(1)?
+            .trim()
+            .parse()
+            .ok()?,
     };
     Some(status).filter(|status| (200..300).contains(status) || (500..600).contains(status))
 }
@@ -138,7 +166,8 @@ mod tests {
         let ollama = "time=1 level=INFO msg=\"inference compute\" id=GPU-11 library=cuda compute=8.6 name=\"NVIDIA X\" total=\"23.7 GiB\"\n\
                       [GIN] 2025/03/01 - 10:00:10 | 200 |  1.2s |  127.0.0.1 | POST     \"/api/generate\"\n";
         assert_eq!(read(ollama), (1, 2, vec![]));
-        let without = "time=1 level=INFO msg=\"inference compute\" id=0 library=cpu compute=\"\" name=\"\" total=\"62.7 GiB\"\n";
+        let without =
+            "time=1 level=INFO msg=\"inference compute\" id=0 library=cpu compute=\"\" name=\"\" total=\"62.7 GiB\"\n";
         assert_eq!(read(without), (0, 0, vec![Grade::Limit]));
         let triton = "| bert  | 1       | READY  |\n| t5 | 1 | UNAVAILABLE: Internal: no memory |\nI0301 Started GRPCInferenceService at 0.0.0.0:8001\n";
         assert_eq!(read(triton), (0, 2, vec![Grade::Fault]));

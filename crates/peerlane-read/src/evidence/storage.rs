@@ -60,7 +60,9 @@ fn gdsio(text: &Text, health: &mut Health) {
             let value = format!("{direct:.2} GiB/s, and {host:.2} GiB/s between storage and host memory");
             health.trouble(Area::Test, Grade::Suspect, None, &format!("GPUDirect Storage {what}"), &value, line);
         } else if let Some((through, _)) = below(ways.through_host, FASTER) {
-            let value = format!("{direct:.2} GiB/s, hardly more than {through:.2} GiB/s through host memory: the storage limits both");
+            let value = format!(
+                "{direct:.2} GiB/s, hardly more than {through:.2} GiB/s through host memory: the storage limits both"
+            );
             health.trouble(Area::Test, Grade::Limit, None, &format!("GPUDirect Storage {what}"), &value, line);
         } else {
             health.sound(Area::Test, line);
@@ -107,26 +109,31 @@ fn gdscheck(text: &Text, health: &mut Health) {
     }
     if let Some(line) = unsupported.filter(|_| supported == 0) {
         let value = "no storage of this machine has a driver for it, so that data goes through host memory";
-        health.trouble(Area::Driver, Grade::Limit, None, "GPUDirect Storage:", value, line);
+        health.trouble(Area::Test, Grade::Limit, None, "GPUDirect Storage:", value, line);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Fact;
     use super::super::testing::{health, scanned};
     use super::*;
-    use super::super::Fact;
 
     fn rates(direct: f64, host: f64, through: f64) -> String {
         let row = |way: &str, rate: f64| {
-            format!("IoType: READ XferType: {way} Threads: 4 DataSetSize: 1/1(KiB) IOSize: 1024(KiB) Throughput: {rate:.6} GiB/sec, Avg_Latency: 7.1 usecs ops: 9 total_time 1.0 secs\n")
+            format!(
+                "IoType: READ XferType: {way} Threads: 4 DataSetSize: 1/1(KiB) IOSize: 1024(KiB) Throughput: {rate:.6} GiB/sec, Avg_Latency: 7.1 usecs ops: 9 total_time 1.0 secs\n"
+            )
         };
         row("GPUD", direct) + &row("CPUONLY", host) + &row("CPU_GPU", through)
     }
 
     #[test]
     fn ways_are_compared() {
-        assert_eq!((health(scan, &rates(6.0, 6.2, 3.1)).sound, health(scan, &rates(6.0, 6.2, 3.1)).troubles.len()), (1, 0));
+        assert_eq!(
+            (health(scan, &rates(6.0, 6.2, 3.1)).sound, health(scan, &rates(6.0, 6.2, 3.1)).troubles.len()),
+            (1, 0)
+        );
         let grade = |body: &str| health(scan, body).troubles[0].grade;
         assert_eq!((grade(&rates(1.4, 1.4, 1.3)), grade(&rates(1.4, 6.0, 3.0))), (Grade::Limit, Grade::Suspect));
     }
@@ -134,10 +141,14 @@ mod tests {
     #[test]
     fn the_platform() {
         let body = |nvme: &str| {
-            format!(" NVMe               : {nvme}\n NVMeOF             : Unsupported\n GPU index 0 NVIDIA X bar:1 bar size (MiB):256 supports GDS, IOMMU State: Disabled\n Platform verification succeeded\n")
+            format!(
+                " NVMe               : {nvme}\n NVMeOF             : Unsupported\n GPU index 0 NVIDIA X bar:1 bar size (MiB):256 supports GDS, IOMMU State: Disabled\n Platform verification succeeded\n"
+            )
         };
         let grades = |body: &str| -> Vec<Grade> {
-            let of = |e: peerlane_machine::fact::Evidence| if let Fact::Health(report) = e.fact { report.troubles } else { Vec::new() };
+            let of = |e: peerlane_machine::fact::Evidence| {
+                if let Fact::Health(report) = e.fact { report.troubles } else { Vec::new() }
+            };
             scanned(scan, body).evidence.into_iter().flat_map(of).map(|t| t.grade).collect()
         };
         assert_eq!(grades(&body("Supported")), []);

@@ -14,7 +14,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&[", pci bus id: "]) {
         return;
     }
-    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) = (Vec::new(), Span::default(), Health::default());
+    let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) =
+        (Vec::new(), Span::default(), Health::default());
     for (i, line) in text.iter() {
         let Some(gpu) = device(line).filter(|_| gpus.len() < MOST) else { continue };
         lines.add(i);
@@ -41,7 +42,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// put it in parentheses.
 fn device(line: &str) -> Option<GpuFacts> {
     let (_, rest) = line.split_once("-> ")?;
-    let (index, rest) = rest.trim_start_matches("physical GPU ").trim_start_matches('(').strip_prefix("device: ")?.split_once(", name: ")?;
+    let (index, rest) = rest
+        .trim_start_matches("physical GPU ")
+        .trim_start_matches('(')
+        .strip_prefix("device: ")?
+        .split_once(", name: ")?;
     let (name, rest) = rest.split_once(", pci bus id: ")?;
     let address = rest.split([',', ')']).next()?.trim().parse().ok()?;
     let capability = rest.split_once("compute capability: ").and_then(|(_, value)| {
