@@ -39,6 +39,9 @@ const ENDS: [(&str, &str); 21] = [
     ("Is CUDA available: True", "PyTorch version: "),
 ];
 
+/// Of those the ones that only show that the driver works.
+const DRIVERS: [&str; 2] = ["DCGM successfully initialized!", "Is CUDA available: True"];
+
 /// How they say that a result is not right.
 const FAILED: [(&str, &str, Grade); 6] = [
     ("Failed Validation on array", "STREAM", Grade::Fault),
@@ -63,7 +66,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if let Some((_, grade)) = failed.iter().find(|(words, _)| line.contains(words)) {
                 health.trouble(Area::Test, *grade, None, "a benchmark says of its result:", line, i);
             } else if ends.iter().any(|words| line.contains(words)) && !line.contains("INVALID") {
-                health.sound(Area::Program, i);
+                let is_of_driver = DRIVERS.iter().any(|words| line.contains(words));
+                health.sound(if is_of_driver { Area::Driver } else { Area::Program }, i);
             }
         }
     }

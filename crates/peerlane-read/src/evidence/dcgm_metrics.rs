@@ -21,6 +21,9 @@ const COUNTERS: [(&str, Grade); 7] = [
     ("PCIE_REPLAY_COUNTER", Grade::Note),
 ];
 
+/// Xids that a program's own errors cause: the metric keeps the last one for good.
+const OF_PROGRAMS: [f64; 5] = [13.0, 31.0, 43.0, 45.0, 69.0];
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&["DCGM_FI_DEV_"]) {
         return;
@@ -57,7 +60,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some((_, grade)) = COUNTERS.iter().find(|(counter, _)| *counter == name) {
             let part = label("Hostname=\"").map_or_else(|| format!("GPU{index}"), |host| format!("{host} GPU{index}"));
             // a counter as large as that stands for none
-            let bad = (value > 0.0 && value < 1e15).then_some(*grade);
+            let is_of_program = name == "XID_ERRORS" && OF_PROGRAMS.contains(&value);
+            let grade = if is_of_program { Grade::Note } else { *grade };
+            let bad = (value > 0.0 && value < 1e15).then_some(grade);
             health.judge(Area::Gpu, bad, Some(&part), name, &format!("{value}"), i);
         }
     }
@@ -111,6 +116,13 @@ mod tests {
                 ]
             )
         );
+    }
+
+    #[test]
+    fn an_xid_of_a_program_is_no_fault_of_the_gpu() {
+        let found = scanned(scan, &sample("XID_ERRORS", 0, "31"));
+        let Fact::Health(report) = &found.evidence[1].fact else { panic!("{found:?}") };
+        assert_eq!(report.troubles[0].grade, Grade::Note);
     }
 
     #[test]
