@@ -41,10 +41,10 @@ const FEW: usize = 3;
 
 /// What is read; a notice of its own where nothing in a text was recognised.
 pub const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2p, nvlink, -q, dmon), gpustat, dcgmi (nvlink, \
-     diag, discovery), amd-smi, rocm-smi, rocminfo, npu-smi, cnmon, hl-smi, xpu-smi and tables like theirs, p2pBandwidthLatencyTest, \
+     diag, health, discovery), amd-smi, rocm-smi, rocminfo, npu-smi, cnmon, hl-smi, xpu-smi and tables like theirs, p2pBandwidthLatencyTest, \
      bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, gdrcopy, gpu-burn, rocm-bandwidth-test, TransferBench, nccl-tests, OSU \
      micro-benchmarks, perftest, ibstat, ibstatus, ibv_devinfo, rdma link, rdma statistic, perfquery, iblinkinfo, ibdiagnet, mlxlink, \
-     ethtool, ip -s link, ucx_info, fi_info, nvidia-imex-ctl, NCCL XML, logs and RAS, logs of servers, trainers and HPL, lstopo, lspci, \
+     ethtool, ip -s link, ucx_info, fi_info, nvidia-imex-ctl, NCCL XML, logs and RAS, logs of servers, trainers and applications, gdsio, gdscheck, lstopo, lspci, \
      lshw, lscpu, numactl -H, lsmod, sensors, inxi, dmesg, logs of X and of installers, system files (.toml), and runs that it has \
      recorded (.json)";
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::prelude::*;
-use peerlane_machine::fact::{OpenKind, OpenLine};
+use peerlane_machine::fact::{Area, OpenKind, OpenLine};
 
 pub(super) const RULE: Rule = Rule::new("open-line", One(run)).watched();
 
@@ -41,8 +41,20 @@ fn run(view: &View) -> Option<Raised> {
         1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
         _ => format!("{lines} lines speak of trouble that is not known here, foremost: \"{}\"", first.quote),
     };
+    // what warns of something and then works has shown that it works
+    let is_noise = first.kind == OpenKind::Warning && all.iter().all(|(_, origin)| works(view, origin));
+    let (kind, severity, certainty) = match ends {
+        _ if is_noise => (Measurement, Info, Certain),
+        true => (Fault, Error, Likely),
+        false => (Fault, Warning, Possible),
+    };
+    let summary = if is_noise {
+        format!("Warnings that are not known here, of a program that worked afterwards: \"{}\"", first.quote)
+    } else {
+        summary
+    };
     let raised = RULE
-        .raise(Fault, if ends { Error } else { Warning }, if ends { Likely } else { Possible })
+        .raise(kind, severity, certainty)
         .summary(summary)
         .expected("no line that reports a failure")
         .measured(all.iter().take(SHOWN).map(quote).collect::<Vec<_>>().join("; ") + &more)
@@ -58,6 +70,14 @@ fn run(view: &View) -> Option<Raised> {
         })
         .confirm("whether the lines come again when the job is started again");
     Some(raised)
+}
+
+/// Whether the text of a line shows that its program worked: requests that were answered, steps with losses, an end.
+fn works(view: &View, origin: &Origin) -> bool {
+    view.machine.evidence.iter().any(|one| {
+        one.origin.source == origin.source
+            && matches!(&one.fact, Fact::Health(report) if report.area == Area::Program && report.sound > 0)
+    })
 }
 
 /// What exceptions of Python's own say that went wrong, and what to do. `RuntimeError` and those of frameworks may be about anything.

@@ -56,6 +56,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
+        (Area::Test, Grade::Limit) => "A test shows what limits the machine",
         _ => words.summary,
     };
     RULE.raise(kind, severity, certainty)
@@ -63,7 +64,10 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
         .expected(words.expected)
         .measured(shown)
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
-        .fix(words.fix)
+        .fix(match (area, grade) {
+            (Area::Test, Grade::Limit) => "Nothing is broken: what is named sets the rate. To go beyond it, replace that part or use several at once.",
+            _ => words.fix,
+        })
         .confirm(words.confirm)
         .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())))
 }

@@ -122,6 +122,8 @@ struct Row {
     marked: bool,
     host: Option<String>,
     what: String,
+    /// Whether its table is one of a scheduler's nodes.
+    of_scheduler: bool,
 }
 
 /// The head of a table.
@@ -131,6 +133,7 @@ struct Table {
     host: Option<usize>,
     names_part: bool,
     has_bars: bool,
+    of_scheduler: bool,
 }
 
 /// Finds results in lines that are not `read` yet.
@@ -158,7 +161,8 @@ pub(super) fn scan(text: &Text, read: &[bool], hosts: &HostHeadings, found: &mut
         };
         if let Some((status, marked, host, what)) = row {
             let host = host.or_else(|| hosts.at(i).map(str::to_owned));
-            rows.push(Row { line: i, status, marked, host, what });
+            let of_scheduler = table.as_ref().is_some_and(|table| table.of_scheduler);
+            rows.push(Row { line: i, status, marked, host, what, of_scheduler });
         }
     }
     if rows.len() < FEWEST {
@@ -167,7 +171,7 @@ pub(super) fn scan(text: &Text, read: &[bool], hosts: &HostHeadings, found: &mut
     let mut health = Health::default();
     for row in rows {
         let holds = |of: &[&str]| words(&row.what).any(|word| of.contains(&word.as_str()));
-        let of_scheduler = holds(&SCHEDULERS);
+        let of_scheduler = row.of_scheduler || holds(&SCHEDULERS);
         // a node is also drained for service that was planned
         let certain = !row.marked && (!of_scheduler || holds(&REASONS));
         let grade = match row.status {
@@ -202,14 +206,16 @@ fn head(line: &str, cells: &[&str]) -> Option<Table> {
     let is_one_of = |cell: &str, of: &[&str]| cell.len() <= 24 && words(cell).any(|word| of.contains(&word.as_str()));
     let short = cells.len() >= 2
         && cells.iter().all(|cell| cell.len() <= 40 && !cell.contains([':', ';', '(', '{', '=', '"', '\'', '\\']));
-    let no_state =
-        cells.iter().all(|cell| Status::of(cell).is_none()) && !line.chars().any(|c| Status::of_mark(c).is_some());
+    // a column of kubectl's is called READY
+    let no_state = cells.iter().all(|cell| *cell == "READY" || Status::of(cell).is_none())
+        && !line.chars().any(|c| Status::of_mark(c).is_some());
     let state = cells.iter().position(|cell| is_one_of(cell, &STATES)).filter(|_| short && no_state)?;
     Some(Table {
         cells: cells.len(),
         state,
         host: cells.iter().position(|cell| is_one_of(cell, &HOSTS)),
         names_part: names_part(line),
+        of_scheduler: line.contains("NODELIST") || line.contains("PARTITION"),
         has_bars: line.contains(['|', '│', '┃']),
     })
 }
@@ -374,6 +380,26 @@ mod tests {
         let gaps =
             "Test              Result\nGPU count         ✅ 8\nNVLink status     ✅\nPCIe width        ❌ GPU 2: x8\n";
         assert_eq!(results(gaps), Some((2, vec!["- PCIe width, ❌ GPU 2: x8 Suspect".to_owned()])));
+    }
+
+    #[test]
+    fn nodes_of_a_scheduler_are_no_test() {
+        let nodes = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up 7-00:00:00      1  down* gpu07\n\
+                     gpu*         up 7-00:00:00      6   idle gpu[01-06]\n";
+        let found = scan_text(&Text::new("t", nodes.as_bytes()));
+        let areas =
+            found.evidence.iter().filter_map(|e| if let Fact::Health(r) = &e.fact { Some(r.area) } else { None });
+        assert_eq!(areas.collect::<Vec<_>>(), [Area::Node]);
+    }
+
+    #[test]
+    fn pods_of_an_operator() {
+        let pods = "NAME                     READY   STATUS             RESTARTS      AGE\n\
+                    nvidia-dcgm-exporter-a   1/1     Running            0             3d\n\
+                    nvidia-cuda-validator-a  0/1     Completed          0             3d\n\
+                    nvidia-driver-a          0/1     Error              12 (3m ago)   3d\n";
+        let (sound, bad) = results(pods).unwrap();
+        assert_eq!((sound, bad.len()), (2, 1), "{bad:?}");
     }
 
     #[test]

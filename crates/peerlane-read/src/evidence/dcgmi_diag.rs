@@ -11,6 +11,7 @@ const TOOL: &str = "dcgmi diag";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     table(text, found);
+    watches(text, found);
     for key in ["DCGM GPU Diagnostic", "DCGM Diagnostic"] {
         documents::<Value>(text, key, "{", |lines, read| match read {
             Ok(document) => {
@@ -50,6 +51,62 @@ fn table(text: &Text, found: &mut Found) {
         }
     }
     health.push(text, TOOL, found);
+}
+
+/// What `dcgmi health -c` reports: a state of all GPUs, and below it each GPU's systems with what was seen.
+fn watches(text: &Text, found: &mut Found) {
+    if !text.holds(&["Overall Health"]) {
+        return;
+    }
+    let mut health = Health::default();
+    let (mut gpu, mut system): (Option<String>, Option<(String, Grade, usize)>) = (None, None);
+    let mut what = String::new();
+    let close =
+        |system: &mut Option<(String, Grade, usize)>, what: &mut String, gpu: Option<&str>, health: &mut Health| {
+            if let Some((name, grade, line)) = system.take() {
+                health.trouble(Area::Gpu, grade, gpu, &format!("{name}:"), what, line);
+            }
+            what.clear();
+        };
+    for (i, line) in text.iter() {
+        let Some([name, state]) = row(line) else { continue };
+        let grade = match state {
+            "Warning" => Some(Grade::Suspect),
+            "Failure" => Some(Grade::Fault),
+            _ => None,
+        };
+        let name = name.trim_start_matches("->").trim();
+        if name == "Overall Health" && state == "Healthy" {
+            health.sound(Area::Gpu, i);
+        } else if name.is_empty() && system.is_some() && what.len() < MOST_WORDS {
+            what.push(' ');
+            what.push_str(state);
+            health.used(i);
+        } else {
+            close(&mut system, &mut what, gpu.as_deref(), &mut health);
+            match grade {
+                Some(_) if name.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => {
+                    gpu = Some(format!("GPU{name}"))
+                }
+                Some(grade) if !name.is_empty() && name != "Overall Health" => {
+                    system = Some((name.to_owned(), grade, i))
+                }
+                _ => {}
+            }
+        }
+    }
+    close(&mut system, &mut what, gpu.as_deref(), &mut health);
+    health.push(text, "dcgmi health", found);
+}
+
+/// The most of what was seen of one system, in bytes.
+const MOST_WORDS: usize = 300;
+
+/// The two cells of a row, of which the first may be empty.
+fn row(line: &str) -> Option<[&str; 2]> {
+    let (name, state) =
+        line.trim_start_matches(['>', ' ']).trim_end().strip_prefix('|')?.trim_end_matches('|').split_once('|')?;
+    Some([name.trim(), state.trim()])
 }
 
 /// The most lines of one test's warning.
@@ -117,6 +174,30 @@ fn warnings(value: &Value) -> String {
         one => text(one).into_iter().collect(),
     };
     if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) }
+}
+
+#[cfg(test)]
+mod watch_tests {
+    use super::super::testing::health;
+    use super::*;
+
+    #[test]
+    fn health_watches() {
+        let row = |name: &str, state: &str| format!("| {name:<25} | {state:<56} |\n");
+        let body = row("Overall Health", "Warning")
+            + &row("GPU", "")
+            + &row("-> 3", "Warning")
+            + &row("   -> Errors", "")
+            + &row("      -> PCIe system", "Warning")
+            + &row("", "Detected more than 8 PCIe replays per minute")
+            + &row("", "for GPU 3 : 13");
+        let report = health(watches, &body);
+        let [one] = report.troubles.as_slice() else { panic!("{report:?}") };
+        assert_eq!((one.part.as_deref(), one.what.as_str(), one.grade), (Some("GPU3"), "PCIe system:", Grade::Suspect));
+        assert!(one.value.ends_with("for GPU 3 : 13"), "{}", one.value);
+        let sound = health(watches, &row("Overall Health", "Healthy"));
+        assert_eq!((sound.sound, sound.troubles.len()), (1, 0));
+    }
 }
 
 #[cfg(test)]

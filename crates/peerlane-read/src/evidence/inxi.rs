@@ -65,7 +65,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                     found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
                 }
                 let lower = body.to_ascii_lowercase();
-                let renders = ["direct render: yes", "direct rendering: yes"].iter().any(|words| lower.contains(words));
+                let software = ["llvmpipe", "softpipe", "swrast", "software rasterizer", "n/a"];
+                let drawn = lower
+                    .split_once("renderer: ")
+                    .is_some_and(|(_, by)| !software.iter().any(|one| by.starts_with(one)));
+                let renders =
+                    drawn || ["direct render: yes", "direct rendering: yes"].iter().any(|words| lower.contains(words));
                 if lower.contains("llvmpipe") {
                     health.trouble(
                         Area::Driver,
@@ -125,8 +130,16 @@ fn gpus(body: &str, line: usize, health: &mut Health) -> Vec<GpuFacts> {
         let name = name.split_once('[').and_then(|(_, name)| name.split_once(']')).map_or(name, |(name, _)| name);
         let address = value("bus-ID: ").or_else(|| value("bus ID: ")).and_then(|at| at.parse().ok());
         // a display server's driver stands behind the cards
-        if matches!(value("driver: "), Some("N/A" | "none")) {
-            health.trouble(Area::Driver, Grade::Suspect, value("bus-ID: "), "driver:", "none", line);
+        let own = rest.split(" Display").next().unwrap_or(rest);
+        let driver = own.split_once("driver: ").and_then(|(_, rest)| rest.split_whitespace().next());
+        let part = value("bus-ID: ").or_else(|| value("bus ID: "));
+        match driver {
+            Some("N/A" | "none") => health.trouble(Area::Driver, Grade::Suspect, part, "driver:", "none", line),
+            Some(driver @ ("nouveau" | "vfio-pci")) if rest.starts_with("NVIDIA ") => {
+                health.trouble(Area::Driver, Grade::Limit, part, "driver:", driver, line);
+            }
+            Some("nvidia" | "amdgpu") => health.sound(Area::Driver, line),
+            _ => {}
         }
         gpus.push(GpuFacts { name: Some(name.trim().to_owned()), address, ..GpuFacts::default() });
     }
@@ -173,6 +186,26 @@ mod tests {
             }
         });
         assert_eq!(bad.collect::<Vec<_>>(), [(Area::Driver, Grade::Suspect), (Area::NetworkLink, Grade::Suspect)]);
+    }
+
+    #[test]
+    fn drivers_that_are_not_the_makers_and_renderers() {
+        let body = report(
+            "Device-1: NVIDIA TU1M [GeForce Y] vendor: A\n           driver: nouveau v: kernel bus ID: 01:00.0\n           Device-2: AMD B \
+             driver: amdgpu v: kernel\n           OpenGL: renderer: AMD R (DRM 3) v: 4.5",
+            "state: down",
+        );
+        let reports = scanned(scan, &body)
+            .evidence
+            .into_iter()
+            .filter_map(|e| if let Fact::Health(r) = e.fact { Some(r) } else { None });
+        let of: Vec<_> = reports
+            .map(|r| (r.sound, r.troubles.iter().map(|t| (t.part.clone(), t.grade)).collect::<Vec<_>>()))
+            .collect();
+        assert_eq!(of, [(2, vec![(Some("01:00.0".to_owned()), Grade::Limit)])]);
+        let old =
+            report("Card: Intel UHD\n           OpenGL: renderer: Mesa DRI Intel UHD version: 4.5", "state: down");
+        assert!(matches!(&scanned(scan, &old).evidence[0].fact, Fact::Health(r) if r.sound == 1));
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&HALLMARKS) && !begins() {
         return;
     }
+    // a console shows no times
+    let starts = |words: &str| text.iter().take(MOST_BEFORE).any(|(_, line)| line.trim_start().starts_with(words));
+    let is_console = starts("Linux version ") && starts("Kernel command line: ") && !begins();
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
@@ -64,7 +67,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
-        if let Some(message) = message(line) {
+        if let Some(message) = message(line).or(is_console.then_some(line)) {
             of_kernel += 1;
             facts.is_portable |= host::shows_portable(message);
             is_read |=
@@ -268,6 +271,13 @@ mod tests {
         assert_eq!(xids, [("0000:65:00.0".to_owned(), 79), ("0000:06:00.0".to_owned(), 31)]);
         let errors: Vec<(PcieErrorKind, u32)> = facts.pcie_errors.iter().map(|e| (e.kind, e.count)).collect();
         assert_eq!(errors, [(PcieErrorKind::Corrected, 2), (PcieErrorKind::NonFatal, 1)]);
+    }
+
+    #[test]
+    fn a_boot_log_of_a_console_without_times() {
+        let body = "Booting Linux on physical CPU 0x0\nLinux version 3.16.36 (a@b) #1 SMP\nKernel command line: root=/dev/ram\n";
+        assert!(scanned(body).is_some());
+        assert_eq!(scanned("Linux version 3.16.36 is old\n"), None);
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn is_clock(text: &str) -> bool {
     text.bytes().filter(|b| *b == b':').count() >= 2 && text.split_whitespace().all(plain)
 }
 
-/// `[1,0]<stdout>:`, `[rank3]:`, `[default0]:`, `[tid 39] `, `[ERROR] `, `[0] `.
+/// `[W301 10:00:00.1 TCPStore.cpp:106]`, `[1,0]<stdout>:`, `[rank3]:`, `[default0]:`, `[tid 39] `, `[ERROR] `, `[0] `.
 fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     if let Some((_, stream)) = launched(rest) {
         head.is_log = true;
@@ -179,7 +179,9 @@ fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     }
     let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
     let mut end = within.len() + 2;
-    if let Some(level) = Level::of(within.trim()) {
+    if let Some(level) = of_torch(within) {
+        head.level = head.level.max(Some(level));
+    } else if let Some(level) = Level::of(within.trim()) {
         head.level = head.level.max(Some(level));
     } else {
         let digits = within.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
@@ -192,6 +194,25 @@ fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     head.is_log = true;
     end += after.len() - after.trim_start_matches(':').len();
     Some(end)
+}
+
+/// The level in `[W301 10:00:00.123456789 TCPStore.cpp:106]`, `[E ProcessGroupNCCL.cpp:828]`, as PyTorch's C++ logs.
+fn of_torch(within: &str) -> Option<Level> {
+    let mut words = within.split_whitespace();
+    let (first, last) = (words.next()?, words.next_back()?);
+    let (file, line) = last.rsplit_once(':')?;
+    let is_place =
+        [".cpp", ".cc", ".hpp", ".h"].iter().any(|end| file.ends_with(end)) && line.bytes().all(|b| b.is_ascii_digit());
+    let (letter, date) = first.split_at_checked(1)?;
+    if !is_place || !date.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    match letter {
+        "E" | "F" => Some(Level::Error),
+        "W" => Some(Level::Warning),
+        "I" => Some(Level::Quiet),
+        _ => None,
+    }
 }
 
 /// `node48:34050:34121 [0] `, NCCL's process.
@@ -301,6 +322,8 @@ mod tests {
             ("2024-05-03T10:11:12.123456789Z stderr F ", None, None),
             ("(RayWorker pid=4111, ip=10.0.0.1) ", None, None),
             ("E0720 16:15:36.123456 4753 ", None, Some(Level::Error)),
+            ("[rank1]:[W301 10:00:00.123456789 TCPStore.cpp:106] ", None, Some(Level::Warning)),
+            ("[E ProcessGroupNCCL.cpp:828] ", None, Some(Level::Error)),
             ("ERROR: ", None, Some(Level::Error)),
             ("time=\"2024-05-03\" ", None, None),
         ] {

@@ -241,7 +241,12 @@ fn is_marked(hit: &Hit, text: &str) -> bool {
     let (from, to) = hit.fit.place;
     let start = text.get(..from).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
     let line = text.get(start..to).unwrap_or_default();
-    hit.entry.marks.is_empty() || hit.entry.marks.iter().any(|mark| line.contains(mark))
+    // an exception of PyTorch ends with the library's own warning
+    let is_last_error = || {
+        let above = text.get(..start.saturating_sub(1)).unwrap_or_default();
+        above.trim_end_matches('\r').ends_with("Last error:")
+    };
+    hit.entry.marks.is_empty() || hit.entry.marks.iter().any(|mark| line.contains(mark)) || is_last_error()
 }
 
 #[cfg(test)]
@@ -314,6 +319,9 @@ mod tests {
 
     #[test]
     fn words_of_a_library_count_behind_its_mark_alone() {
+        let error = "[rank3]: NET/IB : mlx5_0:1 async fatal event: local catastrophic error\n";
+        assert_eq!(found(&format!("[rank3]: Last error:\n{error}")).len(), 1);
+        assert_eq!(found(&format!("[rank3]: First error:\n{error}")), []);
         assert_eq!(found("See NET/IB : mlx5_0:1 async fatal event: local catastrophic error\n"), []);
     }
 }

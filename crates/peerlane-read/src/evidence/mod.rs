@@ -7,6 +7,7 @@
 
 mod accelerator_table;
 mod aer;
+mod applications;
 mod archive;
 mod budget;
 mod checks;
@@ -25,8 +26,10 @@ mod messages;
 mod open_lines;
 mod read;
 mod repair;
+mod storage;
 mod streams;
 mod tables;
+mod tensorflow;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -41,6 +44,7 @@ mod bandwidth_test;
 mod config_space;
 mod counters;
 mod cpuinfo;
+mod dcgm_metrics;
 mod dcgmi_diag;
 mod dcgmi_nvlink;
 mod device_query;
@@ -108,6 +112,7 @@ mod rocm_smi;
 mod rocminfo;
 mod rvs;
 mod sensors;
+mod servers;
 mod show_gids;
 mod simple_p2p;
 mod slots;

@@ -10,14 +10,25 @@ const TOOL: &str = "scheduler";
 const PARTS: [&str; 10] = ["gpu", "nvlink", "nvswitch", "xid", "ecc", "nvidia", "nvml", "dcgm", "infiniband", "ib_"];
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["ealth check failed:", "Reason=", "LastHeartbeatTime", "Started container"]) {
+    if !text.holds(&["ealth check failed:", "Reason=", "LastHeartbeatTime", "Started container", "Allocatable:"]) {
         return;
     }
     let mut health = Health::default();
     let (mut within, mut is_events) = (false, false);
+    // GPUs that a node of Kubernetes has, and those that pods may have
+    let (mut is_allocatable, mut capacity): (bool, Vec<(&str, u32)>) = (false, Vec::new());
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
-        if let Some((_, check)) = line.split_once("ealth check failed:") {
+        if matches!(line, "Capacity:" | "Allocatable:") {
+            is_allocatable = line == "Allocatable:";
+        } else if let Some((name, count)) = gpus_of_node(line) {
+            if !is_allocatable {
+                capacity = vec![(name, count)];
+            } else if let Some((_, all)) = capacity.iter().find(|(known, _)| *known == name) {
+                let bad = (count < *all).then_some(Grade::Fault);
+                health.judge(Area::Node, bad, None, name, &format!("{count} of {all} can be given to pods"), i);
+            }
+        } else if let Some((_, check)) = line.split_once("ealth check failed:") {
             health.trouble(Area::Node, Grade::Fault, None, "health check failed:", check, i);
         } else if let Some(reason) = reason(line) {
             let part = line.split_once("NodeName=").and_then(|(_, rest)| rest.split_whitespace().next());
@@ -50,11 +61,21 @@ fn reason(line: &str) -> Option<&str> {
     (lower.contains("nhc") || PARTS.iter().any(|part| lower.contains(part))).then_some(reason)
 }
 
+/// `nvidia.com/gpu:     8`.
+fn gpus_of_node(line: &str) -> Option<(&str, u32)> {
+    let (name, count) = line.split_once(':')?;
+    let is_gpu = matches!(name, "nvidia.com/gpu" | "amd.com/gpu" | "gpu.intel.com/i915" | "rdma/hca_shared_devices_a");
+    Some((name, count.trim().parse().ok()?)).filter(|_| is_gpu)
+}
+
 /// A condition of a node with its state, and whether that is as it should be: `GPUHealthy  False  …`, `GPUXidError  True  …`.
 fn condition(line: &str) -> Option<(&str, bool)> {
     let mut words = line.split_whitespace();
     let (name, state) = (words.next()?, words.next()?);
     let lower = name.to_lowercase();
+    if name == "Ready" {
+        return matches!(state, "True" | "False" | "Unknown").then_some((name, state == "True"));
+    }
     PARTS.iter().any(|part| lower.contains(part)).then_some(())?;
     let names_health = (lower.contains("healthy") && !lower.contains("unhealthy")) || lower.ends_with("ready");
     match state {
@@ -92,6 +113,19 @@ mod tests {
         let Fact::Health(report) = &found.evidence[0].fact else { panic!("{found:#?}") };
         assert_eq!((report.area, report.sound, report.troubles.len()), (Area::Node, 1, 0));
         assert_eq!(scanned(scan, started), Found::default());
+    }
+
+    #[test]
+    fn a_node_that_cannot_give_all_its_gpus() {
+        let node = |free: u32, ready: &str| {
+            let text = format!(
+                "Capacity:\n  nvidia.com/gpu:     8\nAllocatable:\n  nvidia.com/gpu:     {free}\nConditions:\n  Type   Status  LastHeartbeatTime\n  Ready  {ready}  Mon\n"
+            );
+            let found = scanned(scan, &text);
+            let Fact::Health(report) = &found.evidence[0].fact else { panic!("{found:#?}") };
+            (report.sound, report.troubles.len())
+        };
+        assert_eq!((node(8, "True"), node(7, "True"), node(8, "Unknown")), ((2, 0), (1, 1), (1, 1)));
     }
 
     #[test]

@@ -154,7 +154,8 @@ fn speaks_of_trouble(head: &Head, line: &str) -> bool {
     if !is_error && !words.any_trouble {
         return false;
     }
-    if words.is_denied || is_setting(line) {
+    // what is deprecated still works, whatever its name
+    if words.is_denied || is_setting(line) || line.contains("is deprecated") {
         return false;
     }
     if head.is_system {
@@ -224,6 +225,8 @@ mod tests {
             "[ 1.234567] ehci-pci 0000:00:1a.7: cache line size of 64 is not supported",
             "[ 1.234567] ACPI: \\_SB_.PCI0.GFX0: failed to evaluate _DSM of 0000:00:02.0",
             "[ 1.234567] i915 0000:00:02.0: registered panic notifier",
+            "[ 0.000000] Command line: widget.error_behavior=3 nvidia.widget_failed=1 ro",
+            "[ 1.234567] i915 0000:00:02.0: [drm] *ERROR* Failed to probe lspcon",
             "[ 1.234567] nf_widget: default widget rule not found",
             "[ 1.234567] i915 0000:00:02.0: [drm] Panel is missing widgets, which are not used",
             "[ 12.345] (WW) NVIDIA(0): the widget is missing",
@@ -239,6 +242,7 @@ mod tests {
             "(TaskRunner pid=12) \"max_retries_on_failure\": 3,",
             "2025-01-01 10:00:00 nccl_timeout: 600",
             "2025-01-01 10:00:00 ignore_mismatch=True",
+            "[W301 10:00:05.0 ProcessGroupNCCL.cpp:1250] Warning: WIDGET_ERROR_HANDLING is deprecated",
             "2025-01-01 10:00:00 Namespace(lr=1, timeout=60, on_failure='abort')",
             "if (err != 0) return err;",
         ] {

@@ -17,13 +17,17 @@ const FEW: f64 = 1.1;
 const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 8] = [
+    const HALLMARKS: [&str; 12] = [
         "startup complete",
         "fired up and ready",
         "throughput",
         "HTTP/1.1\" ",
         "loss",
+        "Loss",
         "Maximum concurrency",
+        "Init COMPLETE",
+        "All distributed processes registered",
+        "successfully saved checkpoint",
         "completed",
         "train_runtime",
     ];
@@ -64,6 +68,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
         } else if ended(line) {
             health.sound(Area::Program, i);
+        } else if met(line) {
+            health.sound(Area::Job, i);
         } else if let Some(failed) = residuals(line) {
             let bad = (failed > 0).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
@@ -130,7 +136,14 @@ fn ended(line: &str) -> bool {
             .is_some_and(|(n, time)| n.parse::<u32>().is_ok() && time.ends_with(" hours."))
     };
     let fit = || line.contains("`Trainer.fit` stopped: `max_") && line.contains(" reached");
-    epochs() || line.contains("'train_runtime': ") || fit()
+    let saved = || line.contains("successfully saved checkpoint from iteration ");
+    epochs() || line.contains("'train_runtime': ") || fit() || saved()
+}
+
+/// Whether ranks found each other, by NCCL and by Lightning.
+fn met(line: &str) -> bool {
+    line.contains("NCCL INFO") && line.trim_end().ends_with("Init COMPLETE")
+        || line.contains("All distributed processes registered. Starting with ")
 }
 
 /// `0 tests completed and failed residual checks,`.
@@ -152,7 +165,16 @@ fn loss(line: &str) -> Option<f64> {
             after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
         })
     });
-    if !counts {
+    // a bar of Keras, one of tqdm
+    let bar = || {
+        let of_keras =
+            lower.trim_start().split_once(" [").map(|(count, _)| count).and_then(|count| count.split_once('/'));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        of_keras.is_some_and(|(at, of)| is_number(at) && is_number(of))
+            || lower.contains("it/s")
+            || lower.contains("s/it")
+    };
+    if !counts && !bar() {
         return None;
     }
     let (before, after) = lower.split_once("loss")?;
@@ -229,12 +251,24 @@ mod tests {
     }
 
     #[test]
+    fn ranks_that_found_each_other() {
+        let nccl = "h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n";
+        let of = health(scan, nccl);
+        assert_eq!((of.area, of.sound), (Area::Job, 1));
+        assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+    }
+
+    #[test]
     fn losses_of_steps() {
         for line in [
             "step N loss 2.5",
             "iteration N/ 100 | lm loss: 2.3E+00 |",
             "{'loss': 1.2, 'epoch': 0.N}",
             "[Rank 0] step=N, loss=3.1",
+            "1875/1875 [====] - 4s 2ms/call - loss: 1.22N - accuracy: 0.93",
+            "100%|###| 500/500 [01:23<00:00,  5.9Nit/s, loss=1.23]",
+            "Epoch: [0][ N/5005]\tTime 9.1\tLoss 6.9e+00 (7.0e+00)",
+            "Epoch N/10, Train Loss: 1.69, Val Loss: 1.68",
         ] {
             let of = |last: &str| {
                 let steps: String = (1..4).map(|n| format!("{}\n", line.replace('N', &n.to_string()))).collect();

@@ -122,6 +122,7 @@ pub const READERS: &[Reader] = readers![
     nvidia_smi_nvlink,
     dcgmi_nvlink,
     dcgmi_diag,
+    dcgm_metrics,
     nvidia_smi_q,
     nvidia_smi_q_lines,
     nvidia_smi_csv,
@@ -178,7 +179,11 @@ pub const READERS: &[Reader] = readers![
     progress,
     xorg,
     inxi,
-    installers;
+    installers,
+    applications,
+    servers,
+    storage,
+    tensorflow;
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.

@@ -8,6 +8,9 @@ use peerlane_machine::fact::{Area, Grade, PciRole};
 /// Drivers of NVIDIA's GPUs with which CUDA does not see them.
 const WITHOUT_CUDA: [&str; 2] = ["nouveau", "nvidiafb"];
 
+/// Drivers of displays that are no GPUs to compute with.
+const DISPLAYS: [&str; 6] = ["i915", "xe", "ast", "mgag200", "radeon", "gma500"];
+
 /// Reads a line of a block, whose link is known.
 pub(super) fn line(health: &mut Health, block: &Block, line: &str, at: usize) {
     let is_narrow = block.device.running.lanes.zip(block.device.capable.lanes).is_some_and(|(now, most)| now < most);
@@ -31,7 +34,7 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
             Some(driver @ "vfio-pci") if device.is_gpu() || device.is_nic() => {
                 report(Area::Driver, Grade::Note, "Kernel driver in use:", driver);
             }
-            Some(_) if device.is_gpu() || device.is_nic() => has_driver = true,
+            Some(driver) if device.is_gpu() || device.is_nic() || DISPLAYS.contains(&driver) => has_driver = true,
             // a listing that was not filtered names the driver next to the modules
             None if block.has_modules
                 && (shows_drivers || device.running.lanes.is_some())

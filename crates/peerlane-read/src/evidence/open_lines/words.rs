@@ -239,7 +239,8 @@ pub(super) fn exception(line: &str) -> bool {
 /// Whether a line is of a printed configuration, which names what may happen: `'nccl_timeout': 600,`, `"truncation": "error",`,
 /// `nccl_timeout: 600`, `Namespace(timeout=60)`. Counters and states are none.
 pub(super) fn is_setting(line: &str) -> bool {
-    if line.contains("Namespace(") {
+    // the kernel's own settings name what may happen, too
+    if line.contains("Namespace(") || line.starts_with("Command line: ") || line.starts_with("Kernel command line: ") {
         return true;
     }
     let line = line.trim_end_matches(',');
@@ -377,8 +378,11 @@ pub(super) fn is_of_others(line: &str) -> bool {
 }
 
 /// What the kernel's display code is about, which no path between devices is.
-const DISPLAY: [&str; 17] = [
+const DISPLAY: [&str; 20] = [
     "Panel",
+    "lspcon",
+    "LSPCON",
+    "eDP",
     "HDR",
     "HDMI",
     "EDID",
