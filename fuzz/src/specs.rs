@@ -5,9 +5,7 @@ use std::sync::LazyLock;
 use peerlane::catalogue::{Parts, system};
 use peerlane::cluster::{Cluster, Router, Wanted};
 use peerlane::machine::Machine;
-use peerlane::matrix::Engine;
 use peerlane::place::Jobs;
-use peerlane::simulate::outcome::run;
 use peerlane::simulate::result::{Job, simulate};
 use peerlane::simulate::workload::{Sizes, Workload, read_trace};
 use peerlane::units::Seconds;
@@ -78,7 +76,7 @@ pub fn trace(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let cluster = Cluster::single(SMALL.clone());
     let Ok(trace) = read_trace(text, &cluster) else { return };
-    if let Ok(outcome) = run(&trace.program, &mut Router::new(&cluster, Parts::embedded()), Engine::Ce) {
+    if let Ok(outcome) = trace.outcome(&cluster, &mut Router::new(&cluster, Parts::embedded()), None) {
         assert!(outcome.time.is_finite() && outcome.time >= 0.0, "{} s", outcome.time);
     }
 }
