@@ -197,31 +197,43 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         }
     }
     let mut waits: Vec<Vec<u32>> = Vec::with_capacity(nodes.len());
-    let mut left_out = 0;
     for node in &nodes {
-        let mut of_node = Vec::with_capacity(node.after.len() + node.called_by.len());
-        for id in &node.after {
-            let Some(place) = places.get(id) else {
-                return Err(format!(
-                    "{} waits for node {id}, which is not in the trace: convert it again",
-                    node.label()
-                ));
-            };
-            of_node.push(*place);
-        }
-        // the converter takes out callers that nothing else waits for
-        let callers = node.called_by.iter().filter_map(|id| places.get(id).copied());
-        let known = of_node.len();
-        of_node.extend(callers);
-        left_out += node.called_by.len() - (of_node.len() - known);
+        let place = |id: &u64| {
+            let missing = || format!("{} waits for node {id}, which is not in the trace: convert it again", node.label());
+            places.get(id).copied().ok_or_else(missing)
+        };
+        let mut of_node = node.after.iter().map(place).collect::<Result<Vec<u32>, String>>()?;
         of_node.sort_unstable();
         of_node.dedup();
         waits.push(of_node);
     }
+    // control dependencies are waited for, too, unless they contradict the others: a converter's name who called whom, and some of
+    // those are taken out
+    let mut both = waits.clone();
+    let mut left_out = 0;
+    for (node, of_node) in nodes.iter().zip(&mut both) {
+        let callers = node.called_by.iter().filter_map(|id| places.get(id).copied());
+        let before = of_node.len();
+        of_node.extend(callers);
+        left_out += node.called_by.len() - (of_node.len() - before);
+        of_node.sort_unstable();
+        of_node.dedup();
+    }
+    let order = match ordered(&nodes, &both) {
+        Ok(order) => {
+            waits = both;
+            order
+        }
+        Err(_) => {
+            let order = ordered(&nodes, &waits)?;
+            notes.push("Control dependencies contradict data dependencies, and are left out.".to_owned());
+            left_out = 0;
+            order
+        }
+    };
     if left_out > 0 {
         notes.push(format!("{left_out} control dependencies name nodes that are not in the trace, and are left out."));
     }
-    let order = ordered(&nodes, &waits)?;
     let mut new = vec![0_u32; nodes.len()];
     for (to, from) in (0..).zip(&order) {
         new[*from as usize] = to;

@@ -333,7 +333,10 @@ impl Builder {
             for ((send, bytes), receive) in sent.into_iter().zip(received) {
                 let act = self.act(Act::Message(from, to, bytes));
                 self.places[from as usize][send] = act;
-                self.places[to as usize][receive] = act;
+                // a message goes before its receiver is ready; what follows the receipt waits for both
+                let received = self.act(Act::Pause(to, 0.0));
+                self.joined.waits.push((act, received));
+                self.places[to as usize][receive] = received;
             }
         }
         Ok(())

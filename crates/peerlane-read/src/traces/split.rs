@@ -57,5 +57,5 @@ pub(crate) fn union(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 pub(crate) fn length(spans: &[Span]) -> f64 {
-    spans.iter().map(|(from, to)| to - from).sum()
+    spans.iter().map(|(from, to)| to - from).fold(0.0, |sum, one| sum + one)
 }

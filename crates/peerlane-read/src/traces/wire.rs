@@ -122,15 +122,21 @@ pub(super) fn numbers(field: Field, to: &mut Vec<u64>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Whether these bytes begin as Chakra's traces do: a message with a version, as `0.0.4`, after its length.
+/// Whether these bytes begin as Chakra's traces do: after its length a message with a version, as `0.0.4`, or with named
+/// attributes.
 pub(super) fn is_trace(bytes: &[u8]) -> bool {
     let mut wire = Wire { left: bytes };
     let Ok(length) = wire.varint() else { return false };
+    let graphic = |text: &[u8]| !text.is_empty() && text.len() <= 64 && text.iter().all(u8::is_ascii_graphic);
     // a cut trace may end within it
     let head = wire.left.get(..(length as usize).min(wire.left.len())).unwrap_or_default();
-    let Ok(Some((1, Field::Bytes(version)))) = (Wire { left: head }).field() else { return false };
-    version.len() <= 32
-        && version.contains(&b'.')
-        && version.first().is_some_and(u8::is_ascii_digit)
-        && version.iter().all(u8::is_ascii_graphic)
+    match (Wire { left: head }).field() {
+        Ok(Some((1, Field::Bytes(version)))) => {
+            graphic(version) && version.contains(&b'.') && version.first().is_some_and(u8::is_ascii_digit)
+        }
+        Ok(Some((2, Field::Bytes(attribute)))) => {
+            matches!((Wire { left: attribute }).field(), Ok(Some((1, Field::Bytes(name)))) if graphic(name))
+        }
+        _ => false,
+    }
 }
