@@ -113,7 +113,7 @@ impl Node {
 
     fn what(&self) -> Result<What, String> {
         let Attributes { on_host, comm_type, comm_size, from, to, tag, .. } = &self.attributes;
-        let seconds = self.duration_us as f64 * 1e-6;
+        let seconds = self.duration_us as f64 / 1e6;
         let number = |what: &str, of: &Option<i64>| {
             let negative = |n| format!("{}: {what} is {n}, and must be at least 0", self.label());
             let missing = || format!("{}: no attribute {what}; convert the trace again", self.label());
@@ -163,7 +163,7 @@ impl Node {
             6 => (Collective::AllToAll, Size::Whole(bytes)),
             7 | 8 => (Collective::ReduceScatter, Size::Whole(bytes)),
             9 => (Collective::AllReduce, Size::Whole(8)),
-            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 * 1e-6)),
+            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 / 1e6)),
             3 | 4 => {
                 return Err(format!(
                     "{}: a gather or scatter without a duration has no time that is known",
@@ -199,7 +199,8 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
     let mut waits: Vec<Vec<u32>> = Vec::with_capacity(nodes.len());
     for node in &nodes {
         let place = |id: &u64| {
-            let missing = || format!("{} waits for node {id}, which is not in the trace: convert it again", node.label());
+            let missing =
+                || format!("{} waits for node {id}, which is not in the trace: convert it again", node.label());
             places.get(id).copied().ok_or_else(missing)
         };
         let mut of_node = node.after.iter().map(place).collect::<Result<Vec<u32>, String>>()?;
@@ -254,7 +255,7 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         }
         timeless += usize::from(node.duration_us == 0 && node.attributes.operations.is_some_and(|n| n > 0));
         let took =
-            (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 * 1e-6);
+            (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 / 1e6);
         records.push(Record { id: node.id, what, after, delay: 0.0, took });
     }
     if timeless > 0 {

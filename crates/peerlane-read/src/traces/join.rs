@@ -114,7 +114,7 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
         )));
     }
     let mut builder = Builder { joined, places: ranks.iter().map(|rank| vec![NONE; rank.records.len()]).collect() };
-    for (members, of_ranks) in groups {
+    for ((members, _), of_ranks) in groups {
         builder.collectives(&members, of_ranks)?;
     }
     builder.messages(&ranks)?;
@@ -155,8 +155,8 @@ fn in_order(mut all: Vec<Recording>) -> Result<Vec<Recording>, TraceError> {
     Ok(all)
 }
 
-/// Collectives by who takes part, and by rank.
-type Groups = BTreeMap<Vec<u32>, BTreeMap<u32, Vec<Mine>>>;
+/// Collectives by who takes part and by the communicator's name, and by rank.
+type Groups = BTreeMap<(Vec<u32>, String), BTreeMap<u32, Vec<Mine>>>;
 
 fn members(ranks: &[Recording]) -> Result<Groups, TraceError> {
     let everyone: Vec<u32> = (0..ranks.len() as u32).collect();
@@ -177,14 +177,17 @@ fn members(ranks: &[Recording]) -> Result<Groups, TraceError> {
     for (rank, recording) in (0..).zip(ranks) {
         for (place, record) in recording.records.iter().enumerate() {
             let What::Collective { collective, group, bytes, number } = &record.what else { continue };
-            let mut members = match group {
-                Among::All => everyone.clone(),
-                Among::Ranks(ranks) => ranks.clone(),
-                Among::Named(name) => match listed.get(name.as_str()) {
-                    Some([]) => everyone.clone(),
-                    Some(ranks) => ranks.to_vec(),
-                    None => users.get(name.as_str()).cloned().unwrap_or_default(),
-                },
+            let (mut members, name) = match group {
+                Among::All => (everyone.clone(), ""),
+                Among::Ranks(ranks, name) => (ranks.clone(), name.as_str()),
+                Among::Named(name) => {
+                    let members = match listed.get(name.as_str()) {
+                        Some([]) => everyone.clone(),
+                        Some(ranks) => ranks.to_vec(),
+                        None => users.get(name.as_str()).cloned().unwrap_or_default(),
+                    };
+                    (members, name.as_str())
+                }
             };
             members.sort_unstable();
             members.dedup();
@@ -208,7 +211,7 @@ fn members(ranks: &[Recording]) -> Result<Groups, TraceError> {
                 Size::Given(bytes) => bytes.saturating_mul(members.len() as u64),
             };
             let mine = Mine { record: place, collective: *collective, bytes, number: *number, took: record.took };
-            groups.entry(members).or_default().entry(rank).or_default().push(mine);
+            groups.entry((members, name.to_owned())).or_default().entry(rank).or_default().push(mine);
         }
     }
     Ok(groups)
@@ -233,8 +236,11 @@ impl Builder {
         let most = of_ranks.iter().max_by_key(|(rank, of)| (of.len(), u32::MAX - **rank));
         let Some((&reference, longest)) = most else { return Ok(()) };
         let longest = longest.clone();
-        let group = self.joined.groups.len() as u32;
-        self.joined.groups.push(members.to_vec());
+        // communicators of the same ranks follow each other here
+        if self.joined.groups.last().is_none_or(|last| last != members) {
+            self.joined.groups.push(members.to_vec());
+        }
+        let group = self.joined.groups.len() as u32 - 1;
         for rank in members {
             let of = of_ranks.get(rank).map_or(&[] as &[Mine], Vec::as_slice);
             // what differs first tells more than how many there are

@@ -336,7 +336,7 @@ fn records(
         after.sort_unstable();
         after.dedup();
         let ready = after.iter().map(|k| kernels[*k as usize].span.1).fold(began, f64::max);
-        let took = (kernel.span.1 - kernel.span.0) * 1e-6;
+        let took = (kernel.span.1 - kernel.span.0) / 1e6;
         let what = match &kernel.args {
             None => What::Compute(took),
             Some(args) => match collective(args, groups)? {
@@ -349,7 +349,7 @@ fn records(
             },
         };
         if kernel.args.is_some() { &mut communicating } else { &mut computing }.push(kernel.span);
-        let delay = (kernel.span.0 - ready).max(0.0) * 1e-6;
+        let delay = (kernel.span.0 - ready).max(0.0) / 1e6;
         let took = kernel.args.is_some().then_some(took);
         found.push(Record { id: u64::from(at), what, after, delay, took });
         lanes.entry(kernel.lane).or_default().kernels.push(at);
@@ -369,7 +369,7 @@ fn records(
     }
     let until = kernels.iter().map(|k| k.span.1).fold(began, f64::max);
     let split = Split::of(until - began, computing, communicating);
-    let seconds = |us: f64| us * 1e-6;
+    let seconds = |us: f64| us / 1e6;
     let Split { time, computing, communication, exposed, idle } = Split::mean(&[split], steps);
     let split = Split {
         time: seconds(time),
@@ -422,13 +422,17 @@ fn collective(args: &Arguments, groups: &BTreeMap<String, Vec<u32>>) -> Result<O
 fn among(args: &Arguments, size: u64, groups: &BTreeMap<String, Vec<u32>>) -> Result<Among, String> {
     let listed = args.ranks.as_str().and_then(|text| from_json::<Vec<u32>>(text).ok());
     if let Some(ranks) = listed.filter(|ranks| ranks.len() as u64 == size) {
-        return Ok(Among::Ranks(ranks));
+        let name = args.group.as_str().unwrap_or_default().to_owned();
+        return Ok(Among::Ranks(ranks, name));
     }
     match args.group.as_str() {
         Some(name) if groups.get(name).is_some_and(|ranks| ranks.len() as u64 == size) => {
-            Ok(Among::Ranks(groups[name].clone()))
+            Ok(Among::Ranks(groups[name].clone(), name.to_owned()))
         }
         Some(name) if !name.is_empty() => Ok(Among::Named(name.to_owned())),
         _ => Ok(Among::All),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -135,8 +135,8 @@ pub enum Size {
 pub enum Among {
     /// All ranks.
     All,
-    /// These.
-    Ranks(Vec<u32>),
+    /// These, in a communicator of that name: several may have the same ranks.
+    Ranks(Vec<u32>, String),
     /// Those of a communicator.
     Named(String),
 }
@@ -174,6 +174,10 @@ pub fn format_of(bytes: &[u8]) -> Option<Format> {
 /// # Errors
 /// Where it is damaged, or unpacks to more than [`MOST_UNPACKED`].
 pub fn unpacked(file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, TraceError> {
+    unpacked_within(file, bytes, MOST_UNPACKED)
+}
+
+fn unpacked_within(file: &str, bytes: Vec<u8>, most: u64) -> Result<Vec<u8>, TraceError> {
     match Packing::of(&bytes) {
         None => return Ok(bytes),
         Some(Packing::Gzip) => {}
@@ -182,12 +186,12 @@ pub fn unpacked(file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, TraceError> {
         }
     }
     let mut content = Vec::new();
-    let read = MultiGzDecoder::new(bytes.as_slice()).take(MOST_UNPACKED + 1).read_to_end(&mut content);
+    let read = MultiGzDecoder::new(bytes.as_slice()).take(most + 1).read_to_end(&mut content);
     if let Err(error) = read {
         return Err(TraceError::new(format!("{file}: damaged or cut off: {error}; copy it again")));
     }
-    if content.len() as u64 > MOST_UNPACKED {
-        let most = MOST_UNPACKED >> 20;
+    if content.len() as u64 > most {
+        let most = most >> 20;
         return Err(TraceError::new(format!("{file}: unpacks to more than {most} MiB; record fewer steps")));
     }
     Ok(content)

@@ -11,7 +11,7 @@ use super::{Among, Recording, TraceError, What, at_most};
 pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, TraceError> {
     let refuse = |why: String| TraceError::new(format!("{}: {why}", one.file));
     let of_records = one.records.iter().filter_map(|record| match &record.what {
-        What::Collective { group: Among::Ranks(ranks), .. } => ranks.iter().max(),
+        What::Collective { group: Among::Ranks(ranks, _), .. } => ranks.iter().max(),
         _ => None,
     });
     let last = of_records.chain(one.groups.values().flatten()).max().map(|last| *last as usize + 1);
@@ -39,11 +39,8 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                         None
                     };
                     let ranks = match (&*group, named) {
-                        (Among::Ranks(ranks), _) | (_, Some(ranks)) => ranks.clone(),
-                        _ => {
-                            *group = Among::All;
-                            continue;
-                        }
+                        (Among::Ranks(ranks, _), _) | (_, Some(ranks)) => ranks.clone(),
+                        (_, None) => (0..world as u32).collect(),
                     };
                     if !known.contains_key(&ranks) {
                         let pattern = Pattern::of(&ranks, own, world).ok_or_else(|| {
@@ -55,7 +52,8 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                         })?;
                         known.insert(ranks.clone(), pattern);
                     }
-                    *group = Among::Ranks(known[&ranks].at(rank));
+                    let name = if let Among::Ranks(_, name) | Among::Named(name) = &*group { name.clone() } else { String::new() };
+                    *group = Among::Ranks(known[&ranks].at(rank), name);
                 }
                 _ => {}
             }
