@@ -254,8 +254,7 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
             groups.extend(members(&node.values));
         }
         timeless += usize::from(node.duration_us == 0 && node.attributes.operations.is_some_and(|n| n > 0));
-        let took =
-            (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 / 1e6);
+        let took = (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 / 1e6);
         records.push(Record { id: node.id, what, after, delay: 0.0, took });
     }
     if timeless > 0 {

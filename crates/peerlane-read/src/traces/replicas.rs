@@ -52,7 +52,11 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                         })?;
                         known.insert(ranks.clone(), pattern);
                     }
-                    let name = if let Among::Ranks(_, name) | Among::Named(name) = &*group { name.clone() } else { String::new() };
+                    let name = if let Among::Ranks(_, name) | Among::Named(name) = &*group {
+                        name.clone()
+                    } else {
+                        String::new()
+                    };
                     *group = Among::Ranks(known[&ranks].at(rank), name);
                 }
                 _ => {}
