@@ -295,6 +295,25 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
     Ok(recording)
 }
 
+/// What a trace of Chakra or of PyTorch's host is, in words; `None` of anything else.
+pub(crate) fn described(file: &str, bytes: &[u8]) -> Option<String> {
+    match format_of(bytes)? {
+        Format::Chakra => {}
+        Format::Host => return Some("PyTorch's trace of the host, of which Chakra makes a trace with times of GPUs".to_owned()),
+        Format::Kineto | Format::Groups => return None,
+    }
+    Some(match read(file, bytes) {
+        Ok(Recording { records, .. }) => {
+            let collectives = records.iter().filter(|r| matches!(r.what, What::Collective { .. })).count();
+            format!("an execution trace of Chakra, {} nodes, {collectives} of them collectives", records.len())
+        }
+        Err(TraceError(why)) => {
+            let why = why.strip_prefix(file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&why);
+            format!("an execution trace of Chakra that cannot be played: {why}")
+        }
+    })
+}
+
 fn at_most(records: usize) -> Result<(), TraceError> {
     if records <= MOST_RECORDS {
         return Ok(());
