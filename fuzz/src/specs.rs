@@ -7,7 +7,9 @@ use peerlane::cluster::{Cluster, Router, Wanted};
 use peerlane::machine::Machine;
 use peerlane::place::Jobs;
 use peerlane::simulate::result::{Job, simulate};
+use peerlane::simulate::traced::Recorded;
 use peerlane::simulate::workload::{Sizes, Workload, read_trace};
+use peerlane::traces;
 use peerlane::units::Seconds;
 use peerlane::what_if::{Edit, apply};
 
@@ -69,6 +71,18 @@ fn cluster(network: &str) -> Option<Cluster> {
     let mut cluster = Cluster::of(NVLINK.clone(), 4, &wanted, None, Seconds::from_us(0.2)).ok()?;
     cluster.taking = (4, 2);
     Some(cluster)
+}
+
+/// A recorded step of training, of one rank for all.
+pub fn recording(data: &[u8]) {
+    let cluster = Cluster::single(SMALL.clone());
+    let Ok(one) = traces::read("t.0.et", data) else { return };
+    let Ok(joined) = traces::join(vec![one], 2) else { return };
+    let Ok(trace) = Recorded::of(&joined, &cluster, 1.0) else { return };
+    if let Ok(outcome) = trace.outcome(&cluster, &mut Router::new(&cluster, Parts::embedded()), None) {
+        assert!(outcome.time.is_finite() && outcome.time >= 0.0, "{} s", outcome.time);
+        drop(trace.summary(&outcome));
+    }
 }
 
 /// A trace of transfers, which one machine plays.

@@ -12,8 +12,8 @@ use super::streams::streams;
 use super::sysfs;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Text, Warning, checks, messages, open_lines, prose, repair, tables, text::is_binary};
-use crate::traces;
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
+use crate::traces;
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -53,7 +53,7 @@ pub enum ReadError {
     #[error("{0}: binary data, no text that a machine printed")]
     Binary(String),
     /// It is a recorded step of training: which file, and what it holds.
-    #[error("{0}: {1}; how long its step takes on a machine says 'peerlane simulate SYSTEM -w {0}'")]
+    #[error("{0}: {1}")]
     Trace(String, String),
     /// A folder holds more than [`MAX_FILES`].
     #[error("{0}: more than {MAX_FILES} files; name the ones that matter")]
@@ -343,7 +343,9 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(of_bundle(&file.strip_prefix(path).unwrap_or(&file).to_string_lossy(), one)),
             // pictures and programs lie among what people save
-            Err(error @ (ReadError::Binary(_) | ReadError::Trace(..))) => found.warnings.push(Warning::general(error.to_string())),
+            Err(error @ (ReadError::Binary(_) | ReadError::Trace(..))) => {
+                found.warnings.push(Warning::general(error.to_string()))
+            }
             Err(error) => found.unread.push(error.to_string()),
         }
     }

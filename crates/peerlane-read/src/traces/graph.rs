@@ -269,7 +269,7 @@ fn members(values: &str) -> impl Iterator<Item = (String, Vec<u32>)> {
     let list = start.zip(end).and_then(|(start, end)| values.get(start..=end));
     // a list of one text that holds the list
     let within = list.and_then(|list| list.get(1..)).and_then(|rest| Some((rest.find('[')?, rest.rfind(']')?, rest)));
-    let inner = within.and_then(|(a, b, rest)| rest.get(..b).and_then(|cut| Some(cut.get(a..=cut.rfind(']')?)?)));
+    let inner = within.and_then(|(a, b, rest)| rest.get(..b).and_then(|cut| cut.get(a..=cut.rfind(']')?)));
     let read = |text: &str| from_json::<Vec<ProcessGroup>>(text).ok();
     let found = list.and_then(read).or_else(|| inner.and_then(read)).unwrap_or_default();
     found.into_iter().map(|group| (group.pg_name, group.ranks))

@@ -275,12 +275,12 @@ impl Builder {
                 )));
             }
         }
-        for at in 0..longest.len() {
+        for (at, first) in longest.iter().enumerate() {
             let of = members.iter().filter_map(|rank| Some((*rank, *of_ranks.get(rank)?.get(at)?)));
             let of: Vec<(u32, Mine)> = of.collect();
             let bytes = of.iter().map(|(_, mine)| mine.bytes).max().unwrap_or_default();
             let took = of.iter().filter_map(|(_, mine)| mine.took).reduce(f64::min);
-            let act = self.act(Act::Collective { collective: longest[at].collective, group, bytes, took });
+            let act = self.act(Act::Collective { collective: first.collective, group, bytes, took });
             of.iter().for_each(|(rank, mine)| self.places[*rank as usize][mine.record] = act);
         }
         Ok(())

@@ -230,7 +230,7 @@ pub fn open(paths: &[PathBuf]) -> Result<Vec<Recording>, TraceError> {
         }
     }
     if found.is_empty() {
-        let names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
+        let names: Vec<String> = paths.iter().map(shown).collect();
         return Err(TraceError::new(format!(
             "{}: no trace: files of Chakra (.et, .json) or of PyTorch's profiler (.json, .json.gz) are read",
             names.join(", ")
@@ -299,13 +299,19 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
 pub(crate) fn described(file: &str, bytes: &[u8]) -> Option<String> {
     match format_of(bytes)? {
         Format::Chakra => {}
-        Format::Host => return Some("PyTorch's trace of the host, of which Chakra makes a trace with times of GPUs".to_owned()),
+        Format::Host => {
+            return Some("PyTorch's trace of the host, of which Chakra makes a trace with times of GPUs".to_owned());
+        }
         Format::Kineto | Format::Groups => return None,
     }
     Some(match read(file, bytes) {
         Ok(Recording { records, .. }) => {
             let collectives = records.iter().filter(|r| matches!(r.what, What::Collective { .. })).count();
-            format!("an execution trace of Chakra, {} nodes, {collectives} of them collectives", records.len())
+            let nodes = records.len();
+            format!(
+                "an execution trace of Chakra, {nodes} nodes, {collectives} of them collectives; how long it takes on a machine says \
+                 'peerlane simulate SYSTEM -w {file}'"
+            )
         }
         Err(TraceError(why)) => {
             let why = why.strip_prefix(file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&why);

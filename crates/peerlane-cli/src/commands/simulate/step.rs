@@ -9,8 +9,11 @@ use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{count, hang, number};
 
+/// One of them, in seconds.
+type Part = fn(&Split) -> f64;
+
 /// Parts of a step, as the record and the simulation have them.
-const PARTS: [(&str, fn(&Split) -> f64); 5] = [
+const PARTS: [(&str, Part); 5] = [
     ("step", |split| split.time),
     ("computing", |split| split.computing),
     ("communication", |split| split.communication),
@@ -25,11 +28,11 @@ pub(super) fn show(out: &mut dyn Write, trace: &TraceSummary) -> io::Result<()> 
     let mut headings = vec![String::new(), "simulated us".to_owned(), "share".to_owned()];
     headings.extend(recorded.iter().flat_map(|_| ["recorded us".to_owned(), "share".to_owned()]));
     headings.push(String::new());
-    let cells = |split: &Split, part: fn(&Split) -> f64| {
+    let cells = |split: &Split, part: Part| {
         let share = if split.time > 0.0 { part(split) / split.time } else { 0.0 };
         [number(part(split) * 1e6), percent(share)]
     };
-    let row = |(name, part): &(&str, fn(&Split) -> f64)| {
+    let row = |(name, part): &(&str, Part)| {
         let mut row = vec![(*name).to_owned()];
         row.extend(cells(simulated, *part));
         row.extend(recorded.iter().flat_map(|split| cells(split, *part)));
