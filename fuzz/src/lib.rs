@@ -68,6 +68,7 @@ const OTHERS: &[(&str, Call)] = &[
     ("what_if", specs::what_if),
     ("simulation", specs::simulation),
     ("trace", specs::trace),
+    ("recording", specs::recording),
 ];
 
 /// All targets: the readers in their order, then the rest.

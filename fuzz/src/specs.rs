@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use peerlane::catalogue::{Parts, system};
 use peerlane::cluster::{Cluster, Router, Wanted};
 use peerlane::machine::Machine;
-use peerlane::matrix::Engine;
 use peerlane::place::Jobs;
-use peerlane::simulate::outcome::run;
 use peerlane::simulate::result::{Job, simulate};
+use peerlane::simulate::traced::Recorded;
 use peerlane::simulate::workload::{Sizes, Workload, read_trace};
+use peerlane::traces;
 use peerlane::units::Seconds;
 use peerlane::what_if::{Edit, apply};
 
@@ -73,12 +73,24 @@ fn cluster(network: &str) -> Option<Cluster> {
     Some(cluster)
 }
 
+/// A recorded step of training, of one rank for all.
+pub fn recording(data: &[u8]) {
+    let cluster = Cluster::single(SMALL.clone());
+    let Ok(one) = traces::read("t.0.et", data) else { return };
+    let Ok(joined) = traces::join(vec![one], 2) else { return };
+    let Ok(trace) = Recorded::of(&joined, &cluster, 1.0) else { return };
+    if let Ok(outcome) = trace.outcome(&cluster, &mut Router::new(&cluster, Parts::embedded()), None) {
+        assert!(outcome.time.is_finite() && outcome.time >= 0.0, "{} s", outcome.time);
+        drop(trace.summary(&outcome));
+    }
+}
+
 /// A trace of transfers, which one machine plays.
 pub fn trace(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let cluster = Cluster::single(SMALL.clone());
     let Ok(trace) = read_trace(text, &cluster) else { return };
-    if let Ok(outcome) = run(&trace.program, &mut Router::new(&cluster, Parts::embedded()), Engine::Ce) {
+    if let Ok(outcome) = trace.outcome(&cluster, &mut Router::new(&cluster, Parts::embedded()), None) {
         assert!(outcome.time.is_finite() && outcome.time >= 0.0, "{} s", outcome.time);
     }
 }

@@ -66,4 +66,4 @@ pub use peerlane_machine::{
 };
 pub use peerlane_measure::{kinds, measure, nodes, plan, run, simulated_machine, traffic};
 pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
-pub use peerlane_read::{assemble, catalogue, evidence, input_file, knowledge};
+pub use peerlane_read::{assemble, catalogue, evidence, input_file, knowledge, traces};

@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use peerlane::simulate::workload::Workload;
 
 use crate::live;
+use crate::target::clusters::is_trace;
 
 /// Options that are about a measurement of this machine.
 const OF_THIS_MACHINE: [(&str, &[&str]); 5] = [
@@ -111,7 +112,7 @@ fn between_nodes(command: &str, given: &ArgMatches) -> Option<String> {
 fn sizes(given: &ArgMatches) -> Option<String> {
     let words: Vec<&String> =
         ["workload", "workloads"].into_iter().find_map(|id| given.try_get_many::<String>(id).ok().flatten())?.collect();
-    let sized = |word: &&String| !word.ends_with(".jsonl") && word.parse::<Workload>().map_or(true, |w| w.is_sized());
+    let sized = |word: &&String| !is_trace(word) && word.parse::<Workload>().map_or(true, |w| w.is_sized());
     let first = words.first().filter(|_| !words.iter().any(sized))?;
     on_the_command_line(given, "sizes").then(|| {
         format!("--sizes is for workloads that are done at several sizes, and {first} has its own: leave it out")

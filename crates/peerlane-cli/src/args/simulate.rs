@@ -30,7 +30,9 @@ WORKLOAD is one of:
   bfs:scale=18,edges=16,seed=1
                             breadth-first search of an R-MAT graph, level by level
   training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
-  FILE.jsonl                transfers and computations with their dependencies, one per line
+  FILE.jsonl                transfers, collectives and computations with their dependencies, one per line
+  FILE, FOLDER              a recorded step of training: Chakra's traces (.et, .json) or profiles of PyTorch (.json,
+                            .json.gz), one a rank or one for all
 
 Sizes are as in nccl-tests; for a halo exchange, the size of one face.";
 
@@ -44,12 +46,14 @@ pub(crate) struct SimulateArgs {
     pub(crate) grown: Grown,
     #[command(flatten)]
     pub(crate) hops: Hops,
-    /// Workload to simulate
-    #[arg(short, long, default_value = "all-reduce:ring")]
-    pub(crate) workload: String,
+    /// Workload to simulate, or the files of a trace; repeatable for files
+    #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
+    pub(crate) workloads: Vec<String>,
     /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB")]
     pub(crate) sizes: Sizes,
+    #[command(flatten)]
+    pub(crate) traces: Traces,
     /// Scaling over numbers of nodes: weak (constant work per GPU) or strong (constant total work). Node
     /// counts: those of --nodes, or powers of two up to all nodes. Size: the largest of --sizes
     #[arg(long, value_name = "weak|strong", conflicts_with_all = ["helps", "trace"])]
@@ -87,6 +91,8 @@ pub(crate) struct SweepArgs {
     /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "256MiB")]
     pub(crate) sizes: Sizes,
+    #[command(flatten)]
+    pub(crate) traces: Traces,
     /// Show one table of all workloads at the largest size: GB/s sent per GPU, and the rank
     #[arg(long, conflicts_with = "json")]
     pub(crate) rank: bool,
@@ -129,6 +135,14 @@ pub(crate) struct Grown {
     pub(crate) gpus_per_node: Option<usize>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
+}
+
+/// How recorded traces are played.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Traces {
+    /// By what the recorded time of computing is multiplied, for GPUs other than those of the trace: 0.5 for twice as fast
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) compute_scale: Option<f64>,
 }
 
 /// Switches of the network; placements are ranked by rates alone.

@@ -1,6 +1,7 @@
 //! `peerlane simulate`: how long a workload takes on a machine or a cluster, what limits it, and what would help.
 
 mod scaling;
+mod step;
 
 use std::io::{self, Write};
 
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     let mut documents = Vec::new();
     let mut written = Ok(());
     for cluster in &clusters {
-        let job = job(&args.workload, &args.sizes.0, cluster)?;
+        let job = job(&args.workloads, &args.sizes.0, cluster, args.traces)?;
         let _bar = Bar::waiting(&format!("simulating {}", cluster.name));
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
@@ -76,18 +77,15 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     writeln!(out, "\n{} on {}", document.workload, crate::render::text::count(document.gpus, "GPU"))?;
-    let bus = document.points.iter().any(|p| p.busbw.is_some());
-    let mut headings = vec!["size".to_owned(), "time us".to_owned(), "algbw GB/s".to_owned()];
-    if bus {
-        headings.push("busbw GB/s".to_owned());
+    if let Some(trace) = &document.trace {
+        step::show(out, trace)?;
+    } else {
+        sizes(out, document)?;
     }
-    headings.extend(["efficiency".to_owned(), "bound by (share of transfer time)".to_owned()]);
-    let rows: Vec<Vec<String>> = document.points.iter().map(|p| row(p, bus)).collect();
-    columns(out, &headings, &rows, 0)?;
     if let Some(rings) = &document.rings {
         around(out, rings, cluster.network.is_some())?;
     }
-    if let Some(idle) = document.points.last().and_then(|p| p.idle) {
+    if let Some(idle) = document.points.last().and_then(|p| p.idle).filter(|_| document.trace.is_none()) {
         writeln!(out, "GPUs compute {} of the time.", percent(1.0 - idle))?;
     }
     if let Some(last) = document.points.last().filter(|p| p.binding.len() > 1) {
@@ -112,7 +110,8 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         None => {}
     }
     if let Some(helps) = &document.helps {
-        what_helps(out, helps)?;
+        let steps = document.trace.as_ref().map_or(1, |trace| trace.steps);
+        what_helps(out, helps, steps)?;
     }
     if let Some(Estimate { because, error }) = &document.estimate {
         let error = error.map_or_else(String::new, |error| format!("; error at most {}", percent(error)));
@@ -124,6 +123,18 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         }
     }
     Ok(())
+}
+
+/// A line for each size.
+fn sizes(out: &mut dyn Write, document: &SimulationDocument) -> io::Result<()> {
+    let bus = document.points.iter().any(|p| p.busbw.is_some());
+    let mut headings = vec!["size".to_owned(), "time us".to_owned(), "algbw GB/s".to_owned()];
+    if bus {
+        headings.push("busbw GB/s".to_owned());
+    }
+    headings.extend(["efficiency".to_owned(), "bound by (share of transfer time)".to_owned()]);
+    let rows: Vec<Vec<String>> = document.points.iter().map(|p| row(p, bus)).collect();
+    columns(out, &headings, &rows, 0)
 }
 
 /// The rings in use.
@@ -155,10 +166,11 @@ fn row(point: &Point, bus: bool) -> Vec<String> {
     row
 }
 
-fn what_helps(out: &mut dyn Write, helps: &[Help]) -> io::Result<()> {
+fn what_helps(out: &mut dyn Write, helps: &[Help], steps: usize) -> io::Result<()> {
     writeln!(out, "\n{}", paint(style::HEADING, "What would help: time with one of these twice as fast"))?;
     for help in helps {
-        let label = format!("  {:>10} us, {:>6} less  ", number(help.time * 1e6), percent(help.saves.max(0.0)));
+        let label =
+            format!("  {:>10} us, {:>6} less  ", number(help.time * 1e6 / steps as f64), percent(help.saves.max(0.0)));
         hang(out, &label, &help.resource)?;
     }
     Ok(())

@@ -2,20 +2,23 @@
 
 use peerlane::one_line::shown;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::cluster::{Cluster, ClusterError, Wanted};
 use peerlane::input_file::{self, Kind};
 use peerlane::machine::Machine;
+use peerlane::simulate::SimulateError;
 use peerlane::simulate::result::Job;
+use peerlane::simulate::traced::Recorded;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::target::{changed, changed_cluster, cluster, known_names};
+use peerlane::traces;
 use peerlane::units::{Bytes, Rate, Seconds};
 
 use crate::Failure;
-use crate::args::{Grown, Machines};
+use crate::args::{Grown, Machines, Traces};
 use crate::target::load;
 
 /// The clusters to simulate, and whether some could not be read.
@@ -134,14 +137,50 @@ pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The job that a workload argument means.
-pub(crate) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
-    let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
-    if !word.ends_with(".jsonl") {
+/// Endings of files that hold traces.
+const TRACES: [&str; 5] = [".jsonl", ".et", ".json", ".json.gz", ".gz"];
+
+/// Whether a workload argument names a file or folder.
+pub(crate) fn is_trace(word: &str) -> bool {
+    let named = TRACES.iter().any(|end| word.ends_with(end));
+    named || (word.parse::<Workload>().is_err() && input_file::what(Path::new(word)).is_ok())
+}
+
+/// The job that workload arguments mean: one workload, or the files and folders of one trace.
+pub(crate) fn job(words: &[String], sizes: &[Bytes], cluster: &Cluster, how: Traces) -> Result<Job, Failure> {
+    let refused = |e: SimulateError| Failure::new(e.to_string());
+    let named = words.join(" ");
+    if let Some(word) = words.iter().find(|word| !is_trace(word)) {
+        if words.len() > 1 {
+            return Err(Failure::new(format!(
+                "-w {word}: several -w are the files of one trace, and this is none; 'sweep' takes several workloads"
+            )));
+        }
+        if how.compute_scale.is_some() {
+            return Err(Failure::new(format!("--compute-scale is for traces, and {word} is none: leave it out")));
+        }
         let workload = word.parse::<Workload>().map_err(refused)?;
         return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
     }
-    let text = input_file::text(Path::new(word), Kind::Trace)?;
-    let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
-    Ok(Job::Program(word.to_owned(), trace.program, trace.bytes as u64))
+    let of_trace = |e: SimulateError| match e {
+        SimulateError::Workload(why) => Failure::new(format!("{named}: {why}")),
+        other => Failure::new(format!("{named}: {other}")),
+    };
+    if let [word] = words
+        && word.ends_with(".jsonl")
+    {
+        let text = input_file::text(Path::new(word), Kind::Trace)?;
+        let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+        if how.compute_scale.is_some() {
+            return Err(Failure::new(format!(
+                "--compute-scale is for recorded traces: write other seconds into {word}"
+            )));
+        }
+        return Ok(Job::Trace(word.clone(), Box::new(trace)));
+    }
+    let paths: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+    let recordings = traces::open(&paths).map_err(|e| Failure::new(e.to_string()))?;
+    let joined = traces::join(recordings, cluster.places().len()).map_err(|e| Failure::new(e.to_string()))?;
+    let trace = Recorded::of(&joined, cluster, how.compute_scale.unwrap_or(1.0)).map_err(of_trace)?;
+    Ok(Job::Trace(named, Box::new(trace)))
 }

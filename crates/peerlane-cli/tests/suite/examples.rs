@@ -61,6 +61,7 @@ fn every_command_of_the_readme_and_the_quick_starts_works() {
         ["training", "cluster", "rig", "building", "communication"]
             .map(|of| root().join(format!("docs/start-{of}.md"))),
     );
+    pages.push(root().join("docs/traces.md"));
     for page in pages {
         for line in commands(&fs::read_to_string(page).unwrap()) {
             printed(&here(&line, folder.to_str().unwrap()));

@@ -95,6 +95,10 @@ fn files(folder: &Path) {
         "topo.txt",
         "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tPIX\tPIX\nGPU1\tPIX\t X \tPIX\nNIC0\tPIX\tPIX\t X \n\nNIC Legend:\n\n  NIC0: mlx5_acme_7\n",
     );
+    for name in ["rank0.json", "rank1.json"] {
+        fs::create_dir_all(folder.join("trace")).unwrap();
+        fs::copy(crate::docs::root().join("examples/trace").join(name), folder.join("trace").join(name)).unwrap();
+    }
     write("slots.txt", "SLOT1 x16 @cpu0\n");
     write(
         "trouble.txt",

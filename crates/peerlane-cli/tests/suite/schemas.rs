@@ -189,6 +189,8 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
     all(&[command(&planted)]);
     let trace = r#"{"id": "a", "from": "GPU0", "to": "GPU1", "bytes": 1e6}"#;
     let trace = &file("schemas", "trace.jsonl", trace);
+    let example = root().join("examples/trace");
+    let example = example.to_str().unwrap();
     let rules = "[[waive]]\nrule = \"narrow-link\"\nmachines = [\"7gforce\"]\nreason = \"known\"\n";
     let rules = &file("schemas", "rules.toml", rules);
     let folder = path("schemas", "gathered");
@@ -208,6 +210,7 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
         &["check", record, "--baseline", run],
         &["check", "7gforce", "--what-if", "GPU0.link=pcie 3.0 x16"],
         &["map", "7gforce"],
+        &["simulate", "h200x4-vm", "-w", example],
         &["predict", "exxact-devbox"],
         &["predict", "exxact-devbox", "--sizes", "dgx-1"],
         &["predict", topology, "--sizes=1K,1M"],

@@ -1,6 +1,6 @@
 //! `simulate` and `sweep` as a user runs them.
 
-use crate::common::{file, json, out, refused};
+use crate::common::{file, json, out, path, refused};
 
 #[test]
 fn the_json_is_of_its_schema() {
@@ -211,4 +211,68 @@ fn what_cannot_be_is_said() {
         let message = refused(args);
         assert!(message.contains(expected), "{args:?}: {message}");
     }
+}
+
+/// The example's folder, and a copy of it in which a text stands for another on one rank.
+fn traces(name: &str, rank: usize, [from, to]: [&str; 2]) -> String {
+    let folder = path("simulate", name);
+    std::fs::create_dir_all(&folder).unwrap();
+    for at in 0..2 {
+        let one = format!("rank{at}.json");
+        let text = std::fs::read_to_string(crate::docs::root().join("examples/trace").join(&one)).unwrap();
+        let changed = if at == rank { text.replacen(from, to, 1) } else { text.clone() };
+        assert!(at != rank || from == to || changed != text, "{from}");
+        std::fs::write(folder.join(one), changed).unwrap();
+    }
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_recorded_step_is_played_beside_its_record() {
+    let whole = traces("whole", 0, ["", ""]);
+    let json = |args: &[&str]| json(&[&["simulate", "h200x4-vm", "--json"], args].concat());
+    let step = json(&["-w", &whole]);
+    let of = |document: &serde_json::Value, key: &str| document["trace"]["simulated"][key].as_f64().unwrap();
+    assert!((of(&step, "computing") * 1e6 - 3470.0).abs() < 1e-6 && step["trace"]["recorded"]["exposed"] == 0.00034);
+    // files one by one are the folder
+    let names = [format!("{whole}/rank1.json"), format!("{whole}/rank0.json")];
+    let apart = json(&["-w", &names[0], "-w", &names[1]]);
+    assert_eq!(apart["trace"]["simulated"], step["trace"]["simulated"]);
+    // a slower way exposes more, and other GPUs compute in less
+    let slower = json(&["-w", &whole, "--what-if", "GPU0-nvswitch=nvlink 4 x9"]);
+    assert!(of(&slower, "exposed") > 1.5 * of(&step, "exposed"), "{slower}");
+    let faster = json(&["-w", &whole, "--compute-scale", "0.5"]);
+    assert!((of(&faster, "computing") / of(&step, "computing") - 0.5).abs() < 1e-9);
+    let text = out(&["simulate", "h200x4-vm", "-w", &whole, "--helps"]);
+    for words in ["recorded us", "exposed communication", "all-reduce", "What would help"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let error = refused(&["simulate", "hgx-h200-x32", "-w", &whole, "--scaling", "weak"]);
+    assert!(error.contains("fixed number of nodes"), "{error}");
+    let error = refused(&["simulate", "h200x4-vm", "-w", &whole, "-w", "all-reduce"]);
+    assert!(error.contains("several -w are the files of one trace"), "{error}");
+}
+
+#[test]
+fn recorded_steps_that_do_not_match_are_refused() {
+    let bytes =
+        traces("bytes", 1, ["nelems\": 67108864, \"Out msg nelems\": 67108864", "nelems\": 7, \"Out msg nelems\": 7"]);
+    let error = refused(&["simulate", "h200x4-vm", "-w", &bytes]);
+    assert!(error.contains("all-reduce, has 128 MiB on rank 0 and 14 B on rank 1"), "{error}");
+    let kind = traces("kind", 1, ["\"allreduce\"", "\"_allgather_base\""]);
+    let error = refused(&["simulate", "h200x4-vm", "-w", &kind]);
+    assert!(
+        error.contains("collective 1 among ranks 0 to 1 is all-reduce on rank 0 and all-gather on rank 1"),
+        "{error}"
+    );
+    let cut = traces("cut", 1, ["\n]}\n", "\n"]);
+    let error = refused(&["simulate", "h200x4-vm", "-w", &cut]);
+    assert!(error.contains("rank1.json: a profile of PyTorch that is cut off"), "{error}");
+    let error = refused(&["simulate", "h200x4-vm", "-w", "gone/rank0.et"]);
+    assert!(error.contains("gone/rank0.et"), "{error}");
+    let seed = crate::docs::root().join("fuzz/seeds/recording/chakra.et");
+    let error = refused(&["check", seed.to_str().unwrap()]);
+    assert!(error.contains("an execution trace of Chakra, 3 nodes, 1 of them collectives"), "{error}");
+    let text = out(&["simulate", "h200x4-vm", "-w", seed.to_str().unwrap()]);
+    assert!(text.contains("One trace is given for 4 ranks"), "{text}");
 }

@@ -104,6 +104,8 @@ pub struct Cluster {
     pub nodes: u32,
     /// How many nodes, and how many GPUs of each, take part in what is done; the first ones.
     pub taking: (u32, usize),
+    /// The GPUs of a node that take part, where they are not simply the first ones.
+    pub only: Vec<NodeId>,
     /// The network; `None` for a single machine.
     pub network: Option<Network>,
     /// A node's NICs that are at the network.
@@ -126,6 +128,7 @@ impl Cluster {
             node: machine,
             nodes: 1,
             taking: (u32::MAX, usize::MAX),
+            only: Vec::new(),
             network: None,
             nics: Vec::new(),
             latencies: Latencies::NCCL,
@@ -219,7 +222,8 @@ impl Cluster {
 
     /// A node's GPUs that take part, in order.
     pub fn gpus(&self) -> Vec<NodeId> {
-        self.node.fabric.of_kind(NodeKind::Gpu).take(self.taking.1).collect()
+        let takes_part = |gpu: &NodeId| self.only.is_empty() || self.only.contains(gpu);
+        self.node.fabric.of_kind(NodeKind::Gpu).filter(takes_part).take(self.taking.1).collect()
     }
 
     /// `node3/GPU0`, or `GPU0` of a single machine.

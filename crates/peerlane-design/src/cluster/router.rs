@@ -195,6 +195,41 @@ impl<'a> Router<'a> {
         Ok(way)
     }
 
+    /// How many transfers go that keep one pace, by byte of the pace: from, to, bytes. Where `rate` is given, they reach it
+    /// while they have their paths to themselves, and use as much of these as they have then.
+    pub(crate) fn way_together(
+        &mut self,
+        moves: &[(Place, Place, f64)],
+        rate: Option<f64>,
+        by: &str,
+    ) -> Result<ClusterRoute, ClusterError> {
+        let (mut uses, mut burdens): (BTreeMap<usize, f64>, BTreeMap<usize, f64>) = (BTreeMap::new(), BTreeMap::new());
+        let (mut cap, mut latency) = (f64::INFINITY, 0.0_f64);
+        for (from, to, share) in moves {
+            let way = self.way(*from, *to, Engine::Sm)?;
+            way.demand.uses.iter().for_each(|(r, per_byte)| *uses.entry(*r).or_default() += per_byte * share);
+            way.demand.burdens.iter().for_each(|(r, per_byte)| *burdens.entry(*r).or_default() += per_byte * share);
+            cap = cap.min(way.demand.cap / share);
+            latency = latency.max(way.latency);
+        }
+        let mut demand = Demand {
+            uses: uses.into_iter().collect(),
+            burdens: burdens.into_iter().collect(),
+            cap,
+            ..Demand::default()
+        };
+        let (mut lone, mut cap_why) = (demand.alone(|r| self.resources[r]).0, None);
+        if let Some(rate) = rate {
+            let too_much = (lone / rate).min(1.0);
+            let less = |of: &mut Vec<(usize, f64)>| of.iter_mut().for_each(|(_, per_byte)| *per_byte *= too_much);
+            less(&mut demand.uses);
+            less(&mut demand.burdens);
+            (demand.cap, lone, latency) = (rate, rate, 0.0);
+            cap_why = Some(by.to_owned());
+        }
+        Ok(ClusterRoute { demand, lone, cap_why, latency, message: None, copy: None })
+    }
+
     /// The same without a number for everything that it uses; appends the network's channels.
     pub(crate) fn course(
         &mut self,

@@ -119,7 +119,7 @@ impl Grown<'_> {
     }
 
     fn played(&self, nodes: u32) -> Result<Part, SimulateError> {
-        let limits = Limits { counted_from: usize::MAX, steps: usize::MAX };
+        let limits = Limits { counted_from: usize::MAX, steps: usize::MAX, ..Limits::default() };
         self.on(nodes, |router, part| {
             let mut program = self.workload.around(part, router, self.rings, self.size, false)?;
             let outcome = run_within(&program, router, Engine::Sm, limits)?;

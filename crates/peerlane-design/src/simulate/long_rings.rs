@@ -112,7 +112,7 @@ mod tests {
             let mut router = Router::new(&cluster, Parts::embedded());
             run_within(&program, &mut router, Engine::Sm, limits).unwrap().time
         };
-        let all = time(Limits { counted_from: usize::MAX, steps: usize::MAX });
+        let all = time(Limits { counted_from: usize::MAX, steps: usize::MAX, ..Limits::default() });
         let usual = time(Limits::default());
         [counted / all - 1.0, usual / all - 1.0]
     }

@@ -25,6 +25,7 @@ pub mod result;
 mod rings;
 pub mod scaling;
 pub mod streams;
+pub mod traced;
 mod weak_strong;
 pub mod workload;
 

@@ -1,11 +1,12 @@
 //! Programs in time: rounds one after the other, and repetitions of a round without playing each where that is exact.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::bulk::{Bulk, counted};
 use super::estimate::{self, Estimate};
 use super::play::{Played, Player, Spent};
-use super::program::{Carried, Program, Round, Step};
+use super::program::{Carried, Group, Program, Round, Step};
 use super::{SimulateError, rings};
 use crate::cluster::Router;
 use peerlane_machine::matrix::Engine;
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub estimate: Option<Estimate>,
     /// What happened; of a repeated round the repetitions that were played.
     pub events: Vec<Event>,
+    /// By round, the groups that did collectives.
+    pub groups: Vec<Arc<[Group]>>,
 }
 
 /// What [`Outcome::spent`] calls the time before the first byte.
@@ -61,11 +64,13 @@ pub struct Limits {
     pub counted_from: usize,
     /// Most steps of all repetitions of a round that are played.
     pub steps: usize,
+    /// Most events that are kept for a picture.
+    pub events: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { counted_from: 20_000, steps: 400_000 }
+        Limits { counted_from: 20_000, steps: 400_000, events: MOST_EVENTS }
     }
 }
 
@@ -86,6 +91,8 @@ pub fn run_within(
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     let mut last: BTreeMap<String, f64> = BTreeMap::new();
     for (i, round) in program.rounds.iter().enumerate() {
+        player.with_groups(&round.groups);
+        outcome.groups.push(Arc::clone(&round.groups));
         let Repeated { played, steps, times, time, estimate } = repeat(round, &mut player, limits)?;
         let begun = outcome.time;
         outcome.time += time;
@@ -107,7 +114,7 @@ pub fn run_within(
             let name = name_of(what);
             *spent.entry(name).or_default() += seconds * times * round.alike as f64;
         }
-        let room = MOST_EVENTS.saturating_sub(outcome.events.len());
+        let room = limits.events.saturating_sub(outcome.events.len());
         let timed = steps.iter().zip(played.starts.iter().zip(&played.ends)).take(room);
         outcome.events.extend(timed.map(|(step, (start, end))| Event {
             round: i,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::outcome::{Event, Outcome};
-use super::program::Step;
+use super::outcome::Outcome;
+use super::program::{Group, Step};
 use super::result::Point;
 use crate::cluster::{Cluster, Place};
 
@@ -19,7 +19,7 @@ const MOST_ROWS: usize = 4096;
 /// predicted or counted: what held the bytes, one after the other.
 pub fn chrome_trace(cluster: &Cluster, outcome: &Outcome, point: Option<&Point>) -> String {
     let rows = Rows { cluster, gpus: cluster.gpus() };
-    let mut all = if outcome.events.is_empty() { rows.parts(outcome, point) } else { rows.played(&outcome.events) };
+    let mut all = if outcome.events.is_empty() { rows.parts(outcome, point) } else { rows.played(outcome) };
     let mut named = BTreeSet::new();
     let has_row = |event: &&Value| event["ph"] == "X";
     for event in all.iter().filter(has_row) {
@@ -51,7 +51,13 @@ impl Rows<'_> {
         })
     }
 
-    fn played(&self, events: &[Event]) -> Vec<Value> {
+    /// What GPUs do together, on the row of each.
+    fn together(&self, group: &Group, name: &str, times: [f64; 2], bytes: f64) -> Vec<Value> {
+        let places: BTreeSet<Place> = group.moves.iter().map(|(from, ..)| *from).collect();
+        places.into_iter().map(|at| self.span(at, "collective", name, times, json!({"bytes": bytes}))).collect()
+    }
+
+    fn played(&self, Outcome { events, groups, .. }: &Outcome) -> Vec<Value> {
         let mut all = Vec::with_capacity(3 * events.len());
         // by GPU: at which moment its rate changes by how much
         let mut changes: BTreeMap<Place, Vec<(f64, f64)>> = BTreeMap::new();
@@ -59,6 +65,11 @@ impl Rows<'_> {
             let (times, round) = ([event.start, event.end], format!("round {}", event.round));
             let (from, to, bytes) = match event.step {
                 Step::Move { from, to, bytes, .. } => (from, to, bytes),
+                Step::Together { group, bytes, .. } => {
+                    let group = groups.get(event.round).and_then(|of| of.get(group as usize));
+                    all.extend(group.into_iter().flat_map(|group| self.together(group, &round, times, bytes)));
+                    continue;
+                }
                 Step::Compute { on, .. } => {
                     all.push(self.span(on, "compute", &round, times, json!({})));
                     continue;

@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 
 use super::SimulateError;
 use super::flows::Flows;
-use super::program::{Adjacency, Step};
+use super::program::{Adjacency, Group, Step};
 use crate::cluster::{ClusterRoute, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_model::solve::incremental::Hold;
@@ -61,12 +62,30 @@ pub struct Player<'r, 'a> {
     engine: Engine,
     known: HashMap<(Place, Place, Via), usize>,
     routes: Vec<ClusterRoute>,
+    /// Those that do collectives in what is played, and their routes, once they are known.
+    groups: Arc<[Group]>,
+    together: HashMap<u32, usize>,
 }
 
 impl<'r, 'a> Player<'r, 'a> {
     /// A player over a router. `engine` drives what stays within a node.
     pub fn new(router: &'r mut Router<'a>, engine: Engine) -> Self {
-        Player { router, engine, known: HashMap::new(), routes: Vec::new() }
+        Player {
+            router,
+            engine,
+            known: HashMap::new(),
+            routes: Vec::new(),
+            groups: Arc::default(),
+            together: HashMap::new(),
+        }
+    }
+
+    /// Names the groups that do collectives in what is played next.
+    pub fn with_groups(&mut self, groups: &Arc<[Group]>) {
+        if !Arc::ptr_eq(&self.groups, groups) {
+            self.groups = Arc::clone(groups);
+            self.together.clear();
+        }
     }
 
     /// The router, and what drives what stays within a node.
@@ -82,7 +101,11 @@ impl<'r, 'a> Player<'r, 'a> {
     /// Each step's number in `routes`; `None` where it computes, or its bytes stay.
     fn routed(&mut self, steps: &[Step]) -> Result<Vec<Option<usize>>, SimulateError> {
         let route = |step: &Step| {
-            let Step::Move { from, to, via, .. } = *step else { return Ok(None) };
+            let (from, to, via) = match *step {
+                Step::Compute { .. } => return Ok(None),
+                Step::Together { group, .. } => return self.together(group),
+                Step::Move { from, to, via, .. } => (from, to, via),
+            };
             if from == to && via != Via::Card {
                 return Ok(None);
             }
@@ -94,6 +117,23 @@ impl<'r, 'a> Player<'r, 'a> {
             Ok(Some(self.routes.len() - 1))
         };
         steps.iter().map(route).collect()
+    }
+
+    /// The number of a group's route; `None` where nothing moves.
+    fn together(&mut self, number: u32) -> Result<Option<usize>, SimulateError> {
+        if let Some(route) = self.together.get(&number) {
+            return Ok(Some(*route));
+        }
+        let groups = Arc::clone(&self.groups);
+        let Some(group) = groups.get(number as usize) else {
+            return Err(SimulateError::Network(format!("no group {number} does a collective")));
+        };
+        if group.moves.is_empty() {
+            return Ok(None);
+        }
+        self.routes.push(self.router.way_together(&group.moves, group.rate, &group.by)?);
+        self.together.insert(number, self.routes.len() - 1);
+        Ok(Some(self.routes.len() - 1))
     }
 
     /// Plays steps; `waits` are pairs `(a, b)`: b waits for a.
@@ -142,7 +182,7 @@ impl<'r, 'a> Player<'r, 'a> {
 
     /// Seconds from a step's start to its first byte.
     fn start_of(&self, step: &Step, route: Option<usize>) -> f64 {
-        let Step::Move { bytes, delay, .. } = step else { return 0.0 };
+        let (Step::Move { bytes, delay, .. } | Step::Together { bytes, delay, .. }) = step else { return 0.0 };
         delay + route.map_or(0.0, |route| self.router.start_of(&self.routes[route], *bytes))
     }
 
@@ -150,7 +190,9 @@ impl<'r, 'a> Player<'r, 'a> {
     fn lasts(&self, step: &Step, route: Option<usize>) -> f64 {
         match step {
             Step::Compute { seconds, .. } => *seconds,
-            Step::Move { bytes, .. } => route.map_or(0.0, |route| bytes / self.routes[route].lone),
+            Step::Move { bytes, .. } | Step::Together { bytes, .. } => {
+                route.map_or(0.0, |route| bytes / self.routes[route].lone)
+            }
         }
     }
 
@@ -241,7 +283,7 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
         let mut classes = vec![UNUSED; player.routes.len()];
         for (i, (step, route)) in steps.iter().zip(routes).enumerate() {
             let number = match step {
-                Step::Move { bytes, delay, .. } => [*bytes, *delay],
+                Step::Move { bytes, delay, .. } | Step::Together { bytes, delay, .. } => [*bytes, *delay],
                 Step::Compute { seconds, .. } => [*seconds, 0.0],
             };
             if number.iter().any(|n| !n.is_finite() || *n < 0.0) {
@@ -324,7 +366,7 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
                     self.played.computed += seconds;
                     seconds
                 }
-                Step::Move { .. } => self.player.start_of(&self.steps[s], self.routes[s]),
+                Step::Move { .. } | Step::Together { .. } => self.player.start_of(&self.steps[s], self.routes[s]),
             };
             self.timers.push(Reverse(((now + wait).to_bits(), step)));
         }
@@ -333,7 +375,9 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
     /// The first byte, where there is any.
     fn begin(&mut self, step: u32, now: f64, ready: &mut Vec<u32>) {
         let s = step as usize;
-        let Step::Move { bytes, .. } = self.steps[s] else { return self.end(step, now, ready) };
+        let (Step::Move { bytes, .. } | Step::Together { bytes, .. }) = self.steps[s] else {
+            return self.end(step, now, ready);
+        };
         // a start-up that passes while the link is busy costs nothing
         let starting = now - self.played.starts[s];
         if starting > 0.0 {

@@ -1,6 +1,8 @@
 //! What a workload does, without saying how long it takes: rounds of steps, which step waits for which, and how often a
 //! round is repeated.
 
+use std::sync::Arc;
+
 use crate::cluster::{Place, Via};
 
 /// One thing that happens.
@@ -18,6 +20,15 @@ pub enum Step {
         delay: f64,
         /// Which way.
         via: Via,
+    },
+    /// The GPUs of a group do a collective.
+    Together {
+        /// Which group of its round ([`Round::groups`]).
+        group: u32,
+        /// The collective's size, as nccl-tests counts it.
+        bytes: f64,
+        /// Seconds before its first byte.
+        delay: f64,
     },
     /// A GPU computes.
     Compute {
@@ -46,6 +57,17 @@ pub enum Carried {
     Pairs(Vec<(u32, u32)>),
 }
 
+/// GPUs that do a collective together, at a rate that is known where they have their paths to themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Sets of transfers, which share those paths with all others: from, to, and the bytes of each byte of the collective.
+    pub moves: Arc<[(Place, Place, f64)]>,
+    /// Bytes of the collective a second; `None` where its paths alone limit it.
+    pub rate: Option<f64>,
+    /// What limits that rate.
+    pub by: String,
+}
+
 /// Steps, and how they wait for each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
@@ -53,6 +75,8 @@ pub struct Round {
     pub name: String,
     /// The steps.
     pub steps: Vec<Step>,
+    /// The groups that do collectives.
+    pub groups: Arc<[Group]>,
     /// `(a, b)`: step b waits for step a.
     pub within: Vec<(u32, u32)>,
     /// What a repetition waits for.
@@ -66,7 +90,8 @@ pub struct Round {
 impl Round {
     /// Steps that all start at once, done once.
     pub fn at_once(name: impl Into<String>, steps: Vec<Step>) -> Self {
-        Round { name: name.into(), steps, within: Vec::new(), carried: Carried::All, repeats: 1, alike: 1 }
+        let groups = Arc::default();
+        Round { name: name.into(), steps, groups, within: Vec::new(), carried: Carried::All, repeats: 1, alike: 1 }
     }
 
     /// Steps that are repeated, each waiting for steps of the repetition before ([`Carried::Pairs`]).
@@ -116,7 +141,17 @@ pub struct Program {
 impl Program {
     /// Bytes of all its transfers.
     pub fn bytes(&self) -> f64 {
-        let moved = |step: &Step| if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
-        self.rounds.iter().map(|r| r.steps.iter().map(moved).sum::<f64>() * (r.repeats * r.alike) as f64).sum()
+        let moved = |round: &Round, step: &Step| match step {
+            Step::Move { bytes, .. } => *bytes,
+            Step::Together { group, bytes, .. } => {
+                let moves =
+                    round.groups.get(*group as usize).map_or(0.0, |g| g.moves.iter().map(|(.., share)| share).sum());
+                bytes * moves
+            }
+            Step::Compute { .. } => 0.0,
+        };
+        let of_round =
+            |r: &Round| r.steps.iter().map(|step| moved(r, step)).sum::<f64>() * (r.repeats * r.alike) as f64;
+        self.rounds.iter().map(of_round).sum()
     }
 }

@@ -9,6 +9,7 @@ use super::grown::Grown;
 use super::library::Library;
 use super::outcome::{Limits, Outcome, STARTING, run};
 use super::program::Program;
+use super::traced::{Recorded, TraceSummary};
 use super::workload::{NodeRings, Workload};
 use super::{SimulateError, memory};
 use crate::cluster::{Cluster, Component, Router};
@@ -58,6 +59,9 @@ pub struct SimulationDocument {
     /// Of a spin glass on several GPUs of one machine: from which lattice on they are faster than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_glass: Option<SpinGlassAdvice>,
+    /// Of a trace with collectives: how its time is spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSummary>,
     /// What is assumed of the cluster, in sentences.
     pub assumptions: Vec<String>,
 }
@@ -123,6 +127,8 @@ pub enum Job {
     Workload(Workload, Vec<Bytes>),
     /// A program that has its bytes in it: name, program, bytes of all its transfers.
     Program(String, Program, u64),
+    /// What a trace does: name, trace.
+    Trace(String, Box<Recorded>),
 }
 
 impl Job {
@@ -138,6 +144,14 @@ impl Job {
         Ok(Job::Program(workload.to_string(), program, bytes))
     }
 
+    /// How many GPUs take part.
+    fn gpus(&self, cluster: &Cluster) -> usize {
+        match self {
+            Job::Trace(_, trace) if !trace.ranks.is_empty() => trace.ranks.len(),
+            _ => cluster.places().len(),
+        }
+    }
+
     fn workload(&self) -> Option<&Workload> {
         if let Job::Workload(workload, _) = self { Some(workload) } else { None }
     }
@@ -150,12 +164,17 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Program(name, program, _) => {
             memory::refuse_beyond(memory::of_program(program), || name.clone(), cluster.places().len())?;
         }
+        Job::Trace(name, trace) => {
+            let needed = memory::of_program(&trace.program(cluster, None)?);
+            memory::refuse_beyond(needed, || name.clone(), cluster.places().len())?;
+        }
     }
     let sizes: Vec<u64> = match job {
         Job::Workload(_, sizes) => sizes.iter().map(|s| s.0).collect(),
         Job::Program(_, _, bytes) => vec![*bytes],
+        Job::Trace(_, trace) => vec![trace.bytes() as u64],
     };
-    let gpus = cluster.places().len();
+    let gpus = job.gpus(cluster);
     let (mut points, mut last) = (Vec::new(), Outcome::default());
     let mut estimate: Option<Estimate> = None;
     let mut rerouted = false;
@@ -191,7 +210,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     };
     let workload = match job {
         Job::Workload(workload, _) => workload.to_string(),
-        Job::Program(name, ..) => name.clone(),
+        Job::Program(name, ..) | Job::Trace(name, _) => name.clone(),
     };
     let document = SimulationDocument {
         schema: "peerlane/simulation/2",
@@ -205,6 +224,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         estimate,
         helps,
         spin_glass: faster(cluster, job),
+        trace: if let Job::Trace(_, trace) = job { trace.summary(&last) } else { None },
         assumptions: cluster.assumptions.clone(),
     };
     Ok((document, last))
@@ -265,6 +285,7 @@ fn once(
             }
         }
         Job::Program(_, program, _) => run(program, router, Engine::Ce),
+        Job::Trace(_, trace) => trace.outcome(cluster, router, faster.as_ref()),
     }
 }
 

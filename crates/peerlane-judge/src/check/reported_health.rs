@@ -178,7 +178,7 @@ fn of_area(area: Area) -> Words {
             expected: "communication beside computing, and kernels all the time",
             fix: "Hide communication: smaller or earlier gradient buckets, prefetched parameters, collectives on a stream of their own. Where \
                   it cannot be hidden, make it shorter: `peerlane predict --collectives` says what the machine should reach, and the shortest \
-                  time of a size, which -v shows, what it reached at least. Where no kernel runs, the host is slow to launch: larger batches, CUDA graphs.",
+                  time of a size, which -v shows, what it reached at least; `peerlane simulate SYSTEM -w FILE --helps` plays the profile and says what a faster link would give. Where no kernel runs, the host is slow to launch: larger batches, CUDA graphs.",
             confirm: "a profile of later steps without record_shapes and with_stack, which slow the host down",
         },
     }

@@ -13,6 +13,7 @@ use super::sysfs;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Text, Warning, checks, messages, open_lines, prose, repair, tables, text::is_binary};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
+use crate::traces;
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -51,6 +52,9 @@ pub enum ReadError {
     /// It holds no text.
     #[error("{0}: binary data, no text that a machine printed")]
     Binary(String),
+    /// It is a recorded step of training: which file, and what it holds.
+    #[error("{0}: {1}")]
+    Trace(String, String),
     /// A folder holds more than [`MAX_FILES`].
     #[error("{0}: more than {MAX_FILES} files; name the ones that matter")]
     TooManyFiles(String),
@@ -262,14 +266,24 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    if is_binary(&bytes) && Packing::of(&bytes).is_none() {
+    let is_trace = traces::format_of(&bytes) == Some(traces::Format::Chakra);
+    if is_binary(&bytes) && Packing::of(&bytes).is_none() && !is_trace {
         return Err(ReadError::Binary(name.to_owned()));
     }
     stream.read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
         return Err(ReadError::TooLarge(name.to_owned()));
     }
+    refuse_trace(name, &bytes)?;
     Ok(bytes)
+}
+
+/// Says of a recorded step what it is: it describes no machine. Profiles of PyTorch do.
+fn refuse_trace(name: &str, bytes: &[u8]) -> Result<(), ReadError> {
+    match traces::described(name, bytes) {
+        Some(what) => Err(ReadError::Trace(name.to_owned(), what)),
+        None => Ok(()),
+    }
 }
 
 fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
@@ -278,7 +292,10 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     }
     let Unpacked { files, single, problems } = archive::unpacked(bytes, MAX_KEPT);
     let mut found = match single {
-        Some(content) if is_binary(&content) => return Err(ReadError::Binary(name.to_owned())),
+        Some(content) if is_binary(&content) => {
+            refuse_trace(name, &content)?;
+            return Err(ReadError::Binary(name.to_owned()));
+        }
         Some(content) => scan_single(name, content)?,
         None => read_files(name, &files),
     };
@@ -331,7 +348,9 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(of_bundle(&file.strip_prefix(path).unwrap_or(&file).to_string_lossy(), one)),
             // pictures and programs lie among what people save
-            Err(error @ ReadError::Binary(_)) => found.warnings.push(Warning::general(error.to_string())),
+            Err(error @ (ReadError::Binary(_) | ReadError::Trace(..))) => {
+                found.warnings.push(Warning::general(error.to_string()))
+            }
             Err(error) => found.unread.push(error.to_string()),
         }
     }

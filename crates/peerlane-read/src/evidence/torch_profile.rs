@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::health::Health;
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit, json};
+use crate::traces::{Span, is_collective_kernel, length, union, width};
 
 const TOOL: &str = "PyTorch profiler";
 
@@ -101,9 +102,6 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-/// From and to, in microseconds.
-type Span = (f64, f64);
-
 fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>, events: &[Event], found: &mut Found) {
     let (mut computing, mut communicating): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
     let mut kinds: BTreeMap<(String, u64), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
@@ -115,7 +113,7 @@ fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>
         }
         let on_gpu = matches!(event.cat.as_str(), Some("kernel" | "gpu_memcpy" | "gpu_memset"));
         let Some(span) = span(event).filter(|_| on_gpu) else { continue };
-        if !is_collective(name) {
+        if !is_collective_kernel(name) {
             computing.push(span);
             continue;
         }
@@ -148,13 +146,6 @@ fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>
     shares.report(text, lines, part.as_deref(), steps.len(), found);
 }
 
-/// Whether this kernel is NCCL's or RCCL's.
-fn is_collective(kernel: &str) -> bool {
-    ["ncclDevKernel", "ncclKernel", "ncclSymDevKernel", "rcclGenericKernel"]
-        .iter()
-        .any(|begin| kernel.starts_with(begin))
-}
-
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number| number.is_finite())
 }
@@ -166,13 +157,7 @@ fn span(event: &Event) -> Option<Span> {
 
 /// Name, ranks and bytes of what goes in.
 fn collective(arguments: &Arguments) -> Option<(String, u64, u64)> {
-    let width = match arguments.dtype.as_str()?.to_ascii_lowercase().as_str() {
-        "bfloat16" | "half" | "float16" | "short" | "int16" => 2,
-        "float" | "float32" | "int" | "int32" => 4,
-        "double" | "float64" | "long" | "int64" => 8,
-        "byte" | "char" | "int8" | "uint8" | "bool" | "float8_e4m3fn" | "float8_e5m2" => 1,
-        _ => return None,
-    };
+    let width = width(arguments.dtype.as_str()?)?;
     let ranks = arguments.ranks.as_u64().filter(|ranks| *ranks > 1)?;
     let name = arguments.collective.as_str()?.trim_start_matches('_');
     Some((name.to_owned(), ranks, arguments.elements.as_u64()?.checked_mul(width)?))
@@ -244,23 +229,6 @@ impl Shares {
         health.used(lines.1 as usize - 1);
         health.push(text, TOOL, found);
     }
-}
-
-/// Spans in order, those that overlap as one.
-fn union(mut spans: Vec<Span>) -> Vec<Span> {
-    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut all: Vec<Span> = Vec::new();
-    for (from, to) in spans {
-        match all.last_mut() {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            _ => all.push((from, to)),
-        }
-    }
-    all
-}
-
-fn length(spans: &[Span]) -> f64 {
-    spans.iter().map(|(from, to)| to - from).sum()
 }
 
 #[cfg(test)]

@@ -134,6 +134,7 @@ fn repetitions_are_those_of_the_whole_graph() {
     let round = Round {
         name: "ring".to_owned(),
         steps: steps.clone(),
+        groups: Default::default(),
         within: Vec::new(),
         carried: Carried::Pairs(pairs.clone()),
         repeats: 9,

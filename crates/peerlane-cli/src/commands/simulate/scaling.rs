@@ -13,7 +13,7 @@ use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
 use crate::render::{chart, line_width};
-use crate::target::clusters::clusters;
+use crate::target::clusters::{clusters, is_trace};
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
@@ -34,10 +34,13 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     grown.nodes = counts.last().copied().into_iter().collect();
     let (clusters, incomplete) = clusters(&args.machines, &grown, args.hops.hop_latency)?;
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
-    if args.workload.ends_with(".jsonl") {
+    let [word] = args.workloads.as_slice() else {
+        return Err(Failure::new("--scaling is for one workload: give one -w"));
+    };
+    if is_trace(word) || args.traces.compute_scale.is_some() {
         return Err(Failure::new("a trace is for a fixed number of nodes, so it cannot be scaled"));
     }
-    let workload = args.workload.parse::<Workload>().map_err(refused)?;
+    let workload = word.parse::<Workload>().map_err(refused)?;
     let largest = args.sizes.0.iter().max().copied().unwrap_or(Bytes(0));
     if let Some(one) = clusters.iter().find(|cluster| cluster.nodes == 1) {
         let name = &one.name;

@@ -30,7 +30,7 @@ pub(super) use collectives::MOST_PAIRS;
 pub(super) use pipelined::Pipelined;
 pub use sizes::{NoSizes, Sizes};
 pub use spin_glass::{Messages, SpinGlass};
-pub use trace::{Trace, read_trace};
+pub use trace::read_trace;
 pub use training::Training;
 
 /// The schedule of an all-reduce: which transfers it makes, and in which order.

@@ -1,9 +1,10 @@
-//! A trace: transfers and computing with what each waits for, one JSON object a line.
+//! A trace: transfers, collectives and computing with what each waits for, one JSON object a line.
 //!
 //! ```text
 //! {"id": "a", "from": "GPU0", "to": "GPU1", "bytes": 1048576}
 //! {"id": "b", "on": "GPU1", "seconds": 2e-5, "after": ["a"]}
 //! {"from": "GPU1", "to": "GPU2", "bytes": 4096, "after": ["b"], "delay": 1e-6}
+//! {"collective": "all-reduce", "ranks": ["GPU0", "GPU1"], "bytes": 1048576, "after": ["b"]}
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -12,20 +13,12 @@ use serde::Deserialize;
 
 use super::super::SimulateError;
 use super::super::play::Order;
-use super::super::program::{Program, Round, Step};
-use crate::cluster::{Cluster, Place, Router, Via};
+use crate::cluster::{Cluster, Place, Router};
+use crate::simulate::traced::{Done, Recorded};
 use peerlane_machine::matrix::Engine;
+use peerlane_machine::transfer::Collective;
 use peerlane_read::catalogue::Parts;
 use peerlane_read::evidence::from_json;
-
-/// A trace that has been read.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trace {
-    /// What it does.
-    pub program: Program,
-    /// Bytes of all transfers.
-    pub bytes: f64,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +31,8 @@ struct Line {
     delay: f64,
     on: Option<String>,
     seconds: Option<f64>,
+    collective: Option<Collective>,
+    ranks: Option<Vec<String>>,
     #[serde(default)]
     after: Vec<String>,
 }
@@ -50,13 +45,14 @@ const MOST: f64 = 1e18;
 /// # Errors
 /// Where a line is no such object, names what is not there or not joined, has a number below 0 or above 10¹⁸, an id that another has, or waits for
 /// itself by way of others; the message names the line.
-pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError> {
+pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Recorded, SimulateError> {
     let refuse = |line: usize, why: String| SimulateError::Workload(format!("line {line}: {why}"));
     let mut steps = Vec::new();
+    let mut groups: Vec<Vec<Place>> = Vec::new();
+    let mut numbers: HashMap<Vec<Place>, u32> = HashMap::new();
     let mut lines = Vec::new();
     let mut ids: HashMap<String, u32> = HashMap::new();
     let mut waits: Vec<(u32, String)> = Vec::new();
-    let mut total = 0.0;
     let mut router = Router::new(cluster, Parts::embedded());
     let mut joined: HashSet<(Place, Place)> = HashSet::new();
     for (i, written) in text.lines().enumerate() {
@@ -73,20 +69,39 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
             n if n > MOST => Err(refuse(number, format!("{what} must be at most {MOST:e}, not {n:e}"))),
             n => Ok(n),
         };
-        let step = match (line.from, line.to, line.bytes, line.on, line.seconds) {
-            (Some(from), Some(to), Some(bytes), None, None) => {
-                total += positive("bytes", bytes)?;
+        let step = match (line.from, line.to, line.bytes, line.on, line.seconds, line.collective, line.ranks) {
+            (Some(from), Some(to), Some(bytes), None, None, None, None) => {
+                let bytes = positive("bytes", bytes)?;
                 let delay = positive("delay", line.delay)?;
                 let (from, to) = (find(&from)?, find(&to)?);
                 if from != to && joined.insert((from, to)) {
                     router.way(from, to, Engine::Ce).map_err(|e| refuse(number, e.to_string()))?;
                 }
-                Step::Move { from, to, bytes, delay, via: Via::Direct }
+                Done::Message { from, to, bytes, delay }
             }
-            (None, None, None, Some(on), Some(seconds)) => {
-                Step::Compute { on: find(&on)?, seconds: positive("seconds", seconds)? }
+            (None, None, None, Some(on), Some(seconds), None, None) => {
+                Done::Compute { on: find(&on)?, seconds: positive("seconds", seconds)? }
             }
-            _ => return Err(refuse(number, "a line has either from, to and bytes, or on and seconds".to_owned())),
+            (None, None, Some(bytes), None, None, Some(collective), Some(ranks)) => {
+                let members = ranks.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
+                let twice = members.iter().collect::<HashSet<_>>().len() < members.len();
+                if collective == Collective::SendReceive || members.is_empty() || twice {
+                    let why = "a collective is all-reduce, all-gather, reduce-scatter, all-to-all or broadcast, among GPUs that are each \
+                               named once";
+                    return Err(refuse(number, why.to_owned()));
+                }
+                let bytes = positive("bytes", bytes)?;
+                let next = groups.len() as u32;
+                let group = *numbers.entry(members).or_insert_with_key(|members| {
+                    groups.push(members.clone());
+                    next
+                });
+                Done::Collective { collective, group, bytes: bytes as u64, took: None }
+            }
+            _ => {
+                let why = "a line has either from, to and bytes, or on and seconds, or collective, ranks and bytes";
+                return Err(refuse(number, why.to_owned()));
+            }
         };
         let index = steps.len() as u32;
         if let Some(id) = line.id
@@ -112,8 +127,7 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         let line = lines[step];
         return Err(refuse(line, "it waits for itself through the lines that it waits for".to_owned()));
     }
-    let round = Round { within, ..Round::at_once("trace", steps) };
-    Ok(Trace { program: Program { rounds: vec![round] }, bytes: total })
+    Ok(Recorded { done: steps, waits: within, groups, ..Recorded::default() })
 }
 
 /// A step that waits for itself.
@@ -138,7 +152,7 @@ mod tests {
     use super::*;
     use peerlane_read::catalogue::system;
 
-    fn read(text: &str) -> Result<Trace, String> {
+    fn read(text: &str) -> Result<Recorded, String> {
         let cluster = Cluster::single(system("exxact-devbox").unwrap().unwrap());
         read_trace(text, &cluster).map_err(|e| e.to_string())
     }
@@ -148,9 +162,7 @@ mod tests {
         let text = "# two\n{\"id\":\"a\",\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":8}\n\n\
                     {\"on\":\"GPU1\",\"seconds\":1e-3,\"after\":[\"a\"]}\n";
         let trace = read(text).unwrap();
-        assert_eq!(trace.bytes, 8.0);
-        let round = &trace.program.rounds[0];
-        assert_eq!((round.steps.len(), round.within.as_slice()), (2, [(0, 1)].as_slice()));
+        assert_eq!((trace.done.len(), trace.waits.as_slice()), (2, [(0, 1)].as_slice()));
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl Laid<'_, '_, '_> {
         };
         let sum = |step: &Step| match *step {
             Step::Move { from, to, bytes, .. } => Some((from, to, bytes, delay)),
-            Step::Compute { .. } => None,
+            Step::Compute { .. } | Step::Together { .. } => None,
         };
         Ok(all.iter().filter_map(sum).collect())
     }
