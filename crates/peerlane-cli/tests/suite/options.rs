@@ -143,6 +143,7 @@ fn effect(files: &BTreeMap<PathBuf, Vec<u8>>, from: &Path, work: &Path, words: &
     fs::create_dir_all(work.join("here")).unwrap();
     fs::create_dir_all(work.join("runs")).unwrap();
     fs::create_dir_all(work.join("knowledge")).unwrap();
+    fs::create_dir_all(work.join("trace")).unwrap();
     for (path, content) in files {
         fs::write(work.join(path.strip_prefix(from).unwrap()), content).unwrap();
     }
