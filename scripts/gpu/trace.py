@@ -81,7 +81,7 @@ def timed(step):
 
 def packed(path):
     """Packs a file in place; its name gets .gz."""
-    with open(path, "rb") as plain, gzip.open(f"{path}.gz", "wb", mtime=0) as out:
+    with open(path, "rb") as plain, gzip.GzipFile(f"{path}.gz", "wb", mtime=0) as out:
         shutil.copyfileobj(plain, out)
     path.unlink()
 

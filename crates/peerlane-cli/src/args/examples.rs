@@ -91,8 +91,8 @@ const EXAMPLES: [(&str, [[&str; 2]; 2]); 23] = [
     (
         "top",
         [
-            ["peerlane top", "this machine, refreshed each second"],
             ["peerlane top hgx-h100 --once", "one picture of a simulated machine"],
+            ["peerlane top h200x4-vm --record t.jsonl --for 1s", "to be seen again: peerlane top t.jsonl"],
         ],
     ),
     (

@@ -11,7 +11,7 @@ use jsonschema::Validator;
 use peerlane::selftest::{Depth, selftest};
 use serde_json::{Value, json};
 
-use crate::common::{err, everything, file, path, peerlane, some};
+use crate::common::{err, everything, file, out, path, peerlane, refused, some};
 
 /// Systems, clusters and captures in the repository alone.
 const FEWEST: usize = 45;
@@ -247,8 +247,9 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
     let found = all(&commands);
     println!("{found:?}");
     let validators = validators();
-    // the pages' own tests validate their documents; NVML is asked by a worker; the full self-test takes minutes
-    let elsewhere = ["/report/", "/fleet-page/", "/nvml/", "/selftest/"];
+    // the pages' own tests validate their documents; NVML is asked by a worker; the full self-test takes minutes; a recording is
+    // lines, and has its own test
+    let elsewhere = ["/report/", "/fleet-page/", "/nvml/", "/selftest/", "/traffic/"];
     for name in validators.keys().filter(|name| !elsewhere.iter().any(|part| name.contains(part))) {
         assert!(found.contains_key(name) || measured.contains_key(name), "no command wrote a {name}");
     }
@@ -271,4 +272,23 @@ fn the_self_test_and_evidence_of_records_are_by_their_schemas() {
     let texts = now["machine"]["evidence"].as_array().unwrap();
     let nvml = texts.iter().find(|text| text["name"] == "nvml.json").unwrap()["text"].as_str().unwrap();
     assert_eq!(wrong(&validators, &serde_json::from_str(nvml).unwrap()), None);
+}
+
+#[test]
+fn a_recording_of_traffic_begins_by_its_schema_and_is_played() {
+    let recording = path("schemas", "traffic.jsonl");
+    let _ = fs::remove_file(&recording);
+    let recording = recording.to_str().unwrap();
+    out(&["top", "h200x4-vm", "--record", recording, "--every", "100ms", "--for", "1s"]);
+    let text = fs::read_to_string(recording).unwrap();
+    let head: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let validators = validators();
+    let wrong: Vec<String> = validators["peerlane/traffic/1"].iter_errors(&head).map(|e| e.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(text.lines().count() > 4, "{text}");
+    // the machine and its links, from the recording alone
+    let played = out(&["top", recording, "--once"]);
+    assert!(played.contains("NVLink 4 x18") && played.contains("recording"), "{played}");
+    assert!(refused(&["check", recording]).contains(&format!("peerlane top {recording}")));
+    assert!(refused(&["top", recording, "--record", "other.jsonl"]).contains("nothing is measured"));
 }
