@@ -1838,6 +1838,63 @@ Point._MADE = {"binding": many(Binding._of), "last_held_by": many(Binding._of)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CollectiveTime(Part):
+    """Collectives of one kind among so many ranks, in a step, on average over their groups."""
+
+    bytes: float
+    """Bytes of all of them, as nccl-tests counts sizes."""
+    collective: Collective
+    """Which."""
+    count: float
+    """How many a group does."""
+    exposed: float
+    """Of these, those in which a rank does not compute."""
+    ranks: int
+    """Ranks of one."""
+    recorded: float | None = None
+    """Recorded seconds of the rank that waited least."""
+    time: float
+    """Seconds, from when all ranks have begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Split(Part):
+    """Seconds of a step, on average over the ranks."""
+
+    communication: float
+    """In which it communicates."""
+    computing: float
+    """In which a GPU computes, or copies within its node."""
+    exposed: float
+    """In which it communicates and does not compute."""
+    idle: float
+    """In which it does neither: it waits for the host, or for other ranks."""
+    time: float
+    """From the first start to the last end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TraceSummary(Part):
+    """How the time of a trace is spent."""
+
+    collectives: tuple[CollectiveTime, ...]
+    """Collectives by kind and number of ranks, the longest first."""
+    notes: tuple[str, ...]
+    """What is assumed or left out, in sentences."""
+    ranks: int
+    """Ranks."""
+    recorded: Split | None = None
+    """As recorded; kernels that wait for other ranks count as communication."""
+    simulated: Split
+    """As simulated."""
+    steps: int
+    """Steps in the trace, by which all times here are divided; 1 where it does not say."""
+
+
+TraceSummary._MADE = {"collectives": many(CollectiveTime._of), "notes": tuple, "recorded": Split._of, "simulated": Split._of}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Simulation(Document):
     """The document."""
 
@@ -1865,11 +1922,13 @@ class Simulation(Document):
     """Of a spin glass on several GPUs of one machine: from which lattice on they are faster than one."""
     target: str
     """The machine or cluster."""
+    trace: TraceSummary | None = None
+    """Of a trace with collectives: how its time is spent."""
     workload: str
     """The workload, as it can be written on a command line."""
 
 
-Simulation._MADE = {"assumptions": tuple, "estimate": Estimate._of, "helps": many(Help._of), "points": many(Point._of), "rings": many(Ring._of), "spin_glass": SpinGlassAdvice._of}
+Simulation._MADE = {"assumptions": tuple, "estimate": Estimate._of, "helps": many(Help._of), "points": many(Point._of), "rings": many(Ring._of), "spin_glass": SpinGlassAdvice._of, "trace": TraceSummary._of}
 Simulation._ROWS = ('points',)
 
 
