@@ -123,6 +123,7 @@ mod slurm_nodes;
 mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;
+pub mod traces;
 mod transferbench;
 mod transports;
 mod xml;
