@@ -1,4 +1,4 @@
-//! `iblinkinfo`, `ibnetdiscover -p` and `ibdiagnet`: all links of an InfiniBand network, and the summary of its checks; `sminfo`.
+//! `iblinkinfo` and `ibdiagnet`: all links of an InfiniBand network, and the summary of its checks.
 
 use super::health::Health;
 use super::{Found, Text};
@@ -9,59 +9,7 @@ const DIAGNOSIS: &str = "ibdiagnet";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     links(text, found);
-    ports(text, found);
-    manager(text, found);
     diagnosis(text, found);
-}
-
-/// Speeds as `ibnetdiscover` prints them, the slowest first.
-const SPEEDS: [&str; 9] = ["SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR"];
-
-/// `SW  1719 10 0x7cfe… 4x EDR - CA   134  1 0x7cfe… ( 'leaf1' - 'node1 HCA-1' )`: a port and what it is connected to.
-fn ports(text: &Text, found: &mut Found) {
-    if !text.holds(&[" - CA ", " - SW "]) {
-        return;
-    }
-    let connected: Vec<(usize, &str, &str, usize)> =
-        text.iter().filter_map(|(i, line)| port(line).map(|(a, b, c)| (i, a, b, c))).collect();
-    let usual = {
-        let mut speeds: Vec<usize> = connected.iter().map(|(.., speed)| *speed).collect();
-        speeds.sort_unstable();
-        speeds.get(speeds.len() / 2).copied().unwrap_or_default()
-    };
-    let mut health = Health::default();
-    for (i, names, width, speed) in connected {
-        // links of neighbouring generations are mixed on purpose; one that trained far below failed to train
-        let bad = match width {
-            "1x" | "2x" => Some(Grade::Fault),
-            _ if speed + 3 <= usual => Some(Grade::Fault),
-            _ => None,
-        };
-        let value = format!("{width} {}, most links are {}", SPEEDS[speed], SPEEDS[usual]);
-        health.judge(Area::NetworkLink, bad, Some(names), "", &value, i);
-    }
-    health.push(text, "ibnetdiscover", found);
-}
-
-/// The names at both ends, the width, and the speed by its place in [`SPEEDS`].
-fn port(line: &str) -> Option<(&str, &str, usize)> {
-    let mut words = line.split_whitespace();
-    matches!(words.next()?, "CA" | "SW" | "RT").then_some(())?;
-    let (guid, width, speed) = (words.nth(2)?, words.next()?, words.next()?);
-    let is_port = guid.starts_with("0x") && words.next()? == "-" && width.ends_with('x');
-    let (_, names) = line.split_once("( ")?;
-    let speed = SPEEDS.iter().position(|known| *known == speed)?;
-    is_port.then(|| (names.trim_end_matches([')', ' ']), width, speed))
-}
-
-/// `sminfo: sm lid 1 sm guid 0x…, activity count 186 priority 0 state 3 SMINFO_MASTER`.
-fn manager(text: &Text, found: &mut Found) {
-    let mut health = Health::default();
-    for (i, line) in text.iter().filter(|(_, line)| line.contains("sminfo: sm lid ")) {
-        let bad = (!line.contains("SMINFO_MASTER")).then_some(Grade::Suspect);
-        health.judge(Area::NetworkLink, bad, None, "subnet manager:", line, i);
-    }
-    health.push(text, "sminfo", found);
 }
 
 /// `   12   17[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>   3    1[  ] "node1 mlx5_0" ( Could be 106.25 Gbps)`.
@@ -156,34 +104,6 @@ mod tests {
             [("leaf1 port 3", Grade::Fault), ("leaf1 port 4", Grade::Limit), ("leaf1 port 5", Grade::Note)]
         );
         assert_eq!(read.sound, 1);
-    }
-
-    #[test]
-    fn ports_of_a_network_and_its_manager() {
-        let line = |lid: u32, width: &str, speed: &str| {
-            format!(
-                "SW  17 {lid} 0x7cfe9003009ce5b0 {width} {speed} - CA {lid}  1 0x7cfe9003003b4bde ( 'leaf1' - 'n{lid} HCA-1' )\n"
-            )
-        };
-        let all: String = (1..=6).map(|lid| line(lid, "4x", "EDR")).collect();
-        // ports without a cable have no partner
-        let free = "SW  17 37 0x506b4b03005c2740 4x ???                                    'leaf1'\nSW  17 80 0x08c0eb0300add20e 4x SDR                                    'leaf1'\n";
-        let sound = report(&format!("{all}{free}"));
-        assert_eq!((sound.sound, sound.troubles.len()), (6, 0));
-        let read = report(&format!("{all}{}{}{}", line(7, "4x", "SDR"), line(8, "1x", "EDR"), line(9, "4x", "FDR")));
-        let bad: Vec<_> = read.troubles.iter().map(|t| (t.part.as_deref().unwrap_or(""), t.value.as_str())).collect();
-        assert_eq!(
-            bad,
-            [
-                ("'leaf1' - 'n7 HCA-1'", "4x SDR, most links are EDR"),
-                ("'leaf1' - 'n8 HCA-1'", "1x EDR, most links are EDR")
-            ]
-        );
-        let master = "sminfo: sm lid 1 sm guid 0x2c90000000011, activity count 186 priority 0 state 3 SMINFO_MASTER\n";
-        assert_eq!(
-            (report(master).sound, report(&master.replace("3 SMINFO_MASTER", "0 SMINFO_NOTACTIVE")).sound),
-            (1, 0)
-        );
     }
 
     #[test]

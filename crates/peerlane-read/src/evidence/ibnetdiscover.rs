@@ -17,6 +17,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     manager(text, found);
 }
 
+/// The place of HDR among them.
+const HDR: usize = 6;
+
+/// By how many speeds a link is below the others if it failed to train.
+const FAR: usize = 3;
+
 /// A link as a line of it states it.
 struct Link<'a> {
     line: usize,
@@ -51,14 +57,12 @@ fn ports(text: &Text, found: &mut Found) {
         }
         let usual = counts.iter().max_by_key(|(_, count)| **count).filter(|(_, count)| **count * 2 > of.len());
         for link in of {
-            let slow = usual.is_some_and(|((speed, _), _)| link.speed < *speed);
-            let narrow = usual.is_some_and(|((_, width), _)| lanes(link.width) < lanes(width));
-            // lanes are lost by a fault; a lower speed may be all that one end can
-            let bad = match (narrow, slow) {
-                (true, _) => Some(Grade::Fault),
-                (_, true) => Some(Grade::Limit),
-                _ => None,
-            };
+            // ports of HDR and later are split in two on purpose; fewer lanes are lost ones
+            let split = lanes(link.width) == 2 && link.speed >= HDR;
+            let narrow = !split && usual.is_some_and(|((_, width), _)| lanes(link.width) < lanes(width));
+            // neighbouring generations are mixed on purpose; a link far below the others failed to train
+            let slow = usual.is_some_and(|((speed, _), _)| link.speed + FAR <= *speed);
+            let bad = (narrow || slow).then_some(Grade::Fault);
             let part = format!("{} port {}", link.end, link.port);
             let usual = usual.map_or(String::new(), |((speed, width), _)| {
                 format!("; most such links run at {width} {}", SPEEDS.get(*speed).unwrap_or(&""))
@@ -131,7 +135,10 @@ mod tests {
         assert_eq!((report.sound, report.troubles.len()), (3, 0));
         let report = health(scan, &format!("{good}{}{}", row(14, "4x SDR"), row(15, "1x EDR")));
         let bad: Vec<_> = report.troubles.iter().map(|t| (t.part.as_deref().unwrap_or(""), t.grade)).collect();
-        assert_eq!(bad, [("n14 mlx5_0 port 1", Grade::Limit), ("n15 mlx5_0 port 1", Grade::Fault)]);
+        assert_eq!(bad, [("n14 mlx5_0 port 1", Grade::Fault), ("n15 mlx5_0 port 1", Grade::Fault)]);
+        let mixed: String = (11..14).map(|node| row(node, "4x HDR")).collect();
+        let report = health(scan, &format!("{mixed}{}{}", row(14, "2x HDR"), row(15, "4x EDR")));
+        assert_eq!((report.sound, report.troubles.len()), (5, 0));
     }
 
     #[test]
