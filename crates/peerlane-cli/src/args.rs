@@ -33,7 +33,7 @@ pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
 pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
-pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs, Traces};
+pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs, Traces, is_trace};
 pub(crate) use top::TopArgs;
 pub(crate) use tune::TuneArgs;
 

@@ -21,7 +21,7 @@ fn needs(command: &Command) -> Option<Vec<&Path>> {
         Command::Explain(args) => (&args.words, vec![]),
         Command::Compare(args) => (&args.targets, vec![args.html.as_deref()]),
         Command::Place(args) => (&args.machines.targets, vec![args.topology.as_deref()]),
-        Command::Tune(args) if !args.prove => (&args.machines.targets, vec![]),
+        Command::Tune(args) if !args.prove => (&args.machines.targets, vec![args.output.as_deref()]),
         Command::Infer(args) if args.recorded => (&args.machines.targets, vec![args.output.as_deref()]),
         Command::Fleet(args) => (&args.targets, vec![args.judgement.html.as_deref()]),
         Command::Simulate(args) => {

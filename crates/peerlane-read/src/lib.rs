@@ -10,4 +10,5 @@ pub mod evidence;
 #[expect(clippy::disallowed_methods, reason = "opens the files")]
 pub mod input_file;
 pub mod knowledge;
-pub mod traces;
+
+pub use evidence::traces;

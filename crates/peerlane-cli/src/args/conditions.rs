@@ -6,8 +6,8 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use peerlane::simulate::workload::Workload;
 
+use super::simulate::is_trace;
 use crate::live;
-use crate::target::clusters::is_trace;
 
 /// Options that are about a measurement of this machine.
 const OF_THIS_MACHINE: [(&str, &[&str]); 5] = [

@@ -3,11 +3,12 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "brackets in the help texts mean what may be left out")]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use peerlane::input_file;
 use peerlane::simulate::scaling::Scaling;
-use peerlane::simulate::workload::Sizes;
+use peerlane::simulate::workload::{Sizes, Workload};
 
 use super::{Detail, Machines, WhatIf};
 
@@ -155,3 +156,12 @@ pub(crate) struct Hops {
 
 /// The default latency of a switch, in microseconds.
 pub(crate) const HOP_LATENCY: f64 = 0.2;
+
+/// Endings of files that hold traces.
+const TRACES: [&str; 5] = [".jsonl", ".et", ".json", ".json.gz", ".gz"];
+
+/// Whether a workload argument names a file or folder.
+pub(crate) fn is_trace(word: &str) -> bool {
+    let named = TRACES.iter().any(|end| word.ends_with(end));
+    named || (word.parse::<Workload>().is_err() && input_file::what(Path::new(word)).is_ok())
+}

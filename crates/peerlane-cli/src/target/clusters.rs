@@ -18,6 +18,7 @@ use peerlane::traces;
 use peerlane::units::{Bytes, Rate, Seconds};
 
 use crate::Failure;
+use crate::args::is_trace;
 use crate::args::{Grown, Machines, Traces};
 use crate::target::load;
 
@@ -135,15 +136,6 @@ pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
         cluster.assumptions.push(format!("{what} has failed; its traffic takes another path where there is one."));
     }
     Ok(())
-}
-
-/// Endings of files that hold traces.
-const TRACES: [&str; 5] = [".jsonl", ".et", ".json", ".json.gz", ".gz"];
-
-/// Whether a workload argument names a file or folder.
-pub(crate) fn is_trace(word: &str) -> bool {
-    let named = TRACES.iter().any(|end| word.ends_with(end));
-    named || (word.parse::<Workload>().is_err() && input_file::what(Path::new(word)).is_ok())
 }
 
 /// The job that workload arguments mean: one workload, or the files and folders of one trace.

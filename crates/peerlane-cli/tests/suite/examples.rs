@@ -25,6 +25,7 @@ fn here(line: &str, folder: &str) -> String {
     let mut line = line.to_owned();
     for (theirs, ours) in [
         ("peerlane gate", "peerlane gate hgx-h200"),
+        ("peerlane top", "peerlane top hgx-h200 --once"),
         // it asks on a terminal
         ("peerlane new my-box.toml", "peerlane new --help"),
         ("measure --tests", "measure hgx-h200 --tests"),

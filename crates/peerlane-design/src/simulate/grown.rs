@@ -10,10 +10,11 @@
 use super::SimulateError;
 use super::all_pairs::all_to_all;
 use super::estimate::{Estimate, GROWN as TREES};
+use super::node_rings::NodeRings;
 use super::outcome::{Limits, Outcome, run_within};
 use super::program::Carried;
 use super::streams::{Stream, paces};
-use super::workload::{Algorithm, MOST_PAIRS, NodeRings, Workload};
+use super::workload::{Algorithm, MOST_PAIRS, Workload};
 use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::Parts;

@@ -17,6 +17,7 @@ pub mod library;
 mod long_rings;
 pub mod memory;
 mod mix;
+mod node_rings;
 pub mod outcome;
 pub mod picture;
 pub mod play;

@@ -58,7 +58,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 fn reason(line: &str) -> Option<&str> {
     let (_, reason) = line.split_once("Reason=")?;
     let lower = reason.to_lowercase();
-    (lower.contains("nhc") || PARTS.iter().any(|part| lower.contains(part))).then_some(reason)
+    (lower.contains("nhc") || names_a_part(&lower)).then_some(reason)
+}
+
+/// Whether a text in lower case is about such a part.
+pub(super) fn names_a_part(lower: &str) -> bool {
+    PARTS.iter().any(|part| lower.contains(part))
 }
 
 /// `nvidia.com/gpu:     8`.

@@ -10,10 +10,10 @@ use super::headings::headings;
 use super::host_headings::HostHeadings;
 use super::streams::streams;
 use super::sysfs;
+use super::traces;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Text, Warning, checks, messages, open_lines, prose, repair, tables, text::is_binary};
 use crate::input_file::{self, Entry, Folder, Input, Kind, Refused, What};
-use crate::traces;
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -152,6 +152,12 @@ pub const READERS: &[Reader] = readers![
     transports,
     slots,
     node_state,
+    slurm,
+    slurm_jobs,
+    ibnetdiscover,
+    retired_pages,
+    mlperf,
+    nccl_tests_checks,
     ibdev2netdev,
     show_gids,
     mst_status,

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::health::Health;
+use super::traces::{Span, is_collective_kernel, length, union, width};
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit, json};
-use crate::traces::{Span, is_collective_kernel, length, union, width};
 
 const TOOL: &str = "PyTorch profiler";
 

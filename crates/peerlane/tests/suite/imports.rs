@@ -31,7 +31,7 @@ const ORDER: [(&str, &str); 11] = [
     ("peerlane-report", "item samples render report formats html"),
     (
         "peerlane-cli",
-        "console progress system host output_file pages printable program redact live args target measuring site fleet commands",
+        "console progress system host output_file pages printable program redact live args target measuring site fleet confine commands",
     ),
 ];
 

@@ -7,13 +7,14 @@ use peerlane::simulate::workload::Workload;
 use peerlane::units::Bytes;
 
 use crate::args::SimulateArgs;
+use crate::args::is_trace;
 use crate::formats::csv::words;
 use crate::formats::{json, rule};
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
 use crate::render::{chart, line_width};
-use crate::target::clusters::{clusters, is_trace};
+use crate::target::clusters::clusters;
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use super::SimulateError;
 use super::estimate::Estimate;
+use super::node_rings::NodeRings;
 use super::outcome::{Outcome, STARTING};
-use super::workload::NodeRings;
 use crate::cluster::{Cluster, Component, Place, Router};
 use count::{Count, Held};
 use edges::trees;
@@ -253,13 +253,6 @@ fn reported(cluster: &Cluster, flows: &Flows) -> Option<Rings> {
         .collect();
     let distinct: BTreeSet<Vec<usize>> = orders.into_iter().collect();
     if distinct.is_empty() { None } else { Rings::given(flows, distinct.into_iter().collect()) }
-}
-
-impl NodeRings {
-    /// The GPUs of each ring by their places in the node.
-    fn orders(&self) -> Vec<Vec<usize>> {
-        self.rings.rings.iter().map(|(order, _)| order.clone()).collect()
-    }
 }
 
 fn medium_of(router: &Router, orders: &[Vec<usize>]) -> Option<Medium> {

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 use super::SimulateError;
 use super::long_rings::LongRings;
+use super::node_rings::NodeRings;
 use super::program::Program;
 use super::weak_strong::Scaling;
 use crate::cluster::{Cluster, Router, Via};
@@ -22,7 +23,7 @@ use peerlane_machine::fabric::NoMethod;
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::names::closest;
 use peerlane_machine::transfer::Collective;
-use peerlane_model::collectives::{Choice, NoChoice, Ring, Rings};
+use peerlane_model::collectives::{Choice, NoChoice, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
@@ -74,13 +75,6 @@ pub enum Workload {
     Bfs(Bfs),
     /// A step of training.
     Training(Training),
-}
-
-/// Rings over the GPUs of a node that take part.
-pub(super) struct NodeRings {
-    pub(super) rings: Rings,
-    /// The same in names.
-    pub(super) named: Vec<Ring>,
 }
 
 /// What may be written for a workload.

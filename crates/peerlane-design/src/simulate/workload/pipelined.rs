@@ -2,8 +2,9 @@
 
 use super::super::streams::Stream;
 use super::collectives::{Layout, chunks};
-use super::{Algorithm, NodeRings, Workload};
+use super::{Algorithm, Workload};
 use crate::cluster::{Cluster, Router};
+use crate::simulate::node_rings::NodeRings;
 
 /// Chains, or two trees.
 pub(in super::super) struct Pipelined {
