@@ -113,7 +113,10 @@ fn columns(head: &[&str]) -> Option<Columns> {
     let state = at(&["STATE", "StateLong", "StateCompact", "StateComplete"])?;
     let names = at(&["NODELIST", "HOSTNAMES", "NodeList", "NodeHost"])?;
     let is_job = at(&["JOBID", "JobID", "USER", "ST"]).is_some();
-    (!is_job).then(|| Columns { state, names, reason: at(&["REASON"]), count: head.len() })
+    let reason = at(&["REASON"]);
+    // a reason with blanks in the middle is read by the columns of the page, as other tables of states are
+    let is_read_by_columns = reason.is_some_and(|at| at + 1 < head.len());
+    (!is_job && !is_read_by_columns).then_some(Columns { state, names, reason, count: head.len() })
 }
 
 /// The rows below a header; returns the index after them.
