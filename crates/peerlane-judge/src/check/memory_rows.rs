@@ -25,9 +25,9 @@ fn run(view: &View) -> Vec<Raised> {
         let raised = RULE
             .raise(Fault, Warning, Certain)
             .repaired_by_reset()
-            .summary(format!("{}: memory rows are pending remapping, or pages retirement", list(&gpus.names)))
-            .expected("Remapped Rows or Retired Pages, Pending: No")
-            .measured("Pending: Yes")
+            .summary(format!("{}: memory rows are pending remapping", list(&gpus.names)))
+            .expected("Remapped Rows, Pending: No")
+            .measured("Remapped Rows, Pending: Yes")
             .fix(
                 "Drain the GPU and reset it (`nvidia-smi -r -i N`), or restart the machine; this remaps the rows. Until then, \
                  memory errors may stop programs.",

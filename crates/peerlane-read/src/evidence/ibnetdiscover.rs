@@ -108,11 +108,12 @@ fn manager(text: &Text, found: &mut Found) {
         let Some((_, state)) = line.split_once("SMINFO_").filter(|(head, _)| head.contains("sm lid")) else { continue };
         let state = state.split_whitespace().next().unwrap_or_default();
         let bad = match state {
-            "MASTER" => None,
-            "STANDBY" | "DISCOVER" => Some(Grade::Note),
-            _ => Some(Grade::Suspect),
+            // it says nothing of any link
+            "MASTER" => continue,
+            "STANDBY" | "DISCOVER" => Grade::Note,
+            _ => Grade::Suspect,
         };
-        health.judge(Area::NetworkLink, bad, None, "subnet manager", state, i);
+        health.trouble(Area::NetworkLink, bad, None, "subnet manager", state, i);
     }
     health.push(text, MANAGER, found);
 }
@@ -156,8 +157,10 @@ mod tests {
                 &format!("sminfo: sm lid 4 sm guid 0x98039b, activity count 7 priority 5 state 1 SMINFO_{word}\n"),
             )
         };
-        assert_eq!(state("MASTER").sound, 1);
         assert_eq!(state("NOTACT").troubles[0].grade, Grade::Suspect);
-        assert_eq!(scanned(scan, "SMINFO_MASTER\n4x EDR\n"), Found::default());
+        let master = "sminfo: sm lid 4 sm guid 0x98039b, activity count 7 priority 5 state 3 SMINFO_MASTER\n";
+        for nothing in [master, "SMINFO_MASTER\n4x EDR\n"] {
+            assert_eq!(scanned(scan, nothing), Found::default());
+        }
     }
 }

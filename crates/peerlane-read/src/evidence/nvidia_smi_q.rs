@@ -163,10 +163,7 @@ pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, val
         ("Temperature", "GPU Slowdown Temp") => at_limit(gpu, "GPU", gpu.temperature, number()),
         ("Temperature", "Memory Current Temp") => gpu.memory_temperature = number(),
         ("Temperature", "Memory Max Operating Temp") => at_limit(gpu, "memory", gpu.memory_temperature, number()),
-        // GPUs before Ampere retire pages; either waits for a reset
-        ("Remapped Rows", "Pending") | ("Retired Pages", "Pending Page Blacklist" | "Pending") => {
-            gpu.remap_pending = answer(value);
-        }
+        ("Remapped Rows", "Pending") => gpu.remap_pending = answer(value),
         ("Remapped Rows", "Remapping Failure Occurred") => {
             gpu.remap_failed = answer(value);
         }
