@@ -70,7 +70,7 @@ impl SimulatedTraffic {
     }
 
     /// The next sample, one period after the last.
-    pub fn next(&mut self) -> Sample {
+    pub fn sample(&mut self) -> Sample {
         let seconds = self.every.seconds();
         if self.taken > 0 {
             let playing = (self.taken - 1) / LASTS;

@@ -70,10 +70,10 @@ fn simulated_traffic_is_conserved_and_never_above_what_links_carry() {
             let gauges = gauges(model);
             let mut machine = SimulatedTraffic::new(model, Seconds::new(1.0));
             let mut follower = Follower::default();
-            follower.rates(&machine.next());
+            follower.rates(&machine.sample());
             let mut seen = std::collections::BTreeSet::new();
             for _ in 0..30 {
-                let now = machine.next();
+                let now = machine.sample();
                 let rates = follower.rates(&now);
                 let fabric = &model.machine.fabric;
                 for gauge in &gauges {
@@ -101,7 +101,7 @@ fn a_recording_is_read_back_and_a_cut_line_is_counted() {
         let (schema, peerlane) = (SCHEMA.to_owned(), "0".to_owned());
         let head = Head { schema, peerlane, machine, began: 0, every: Seconds::new(1.0) };
         let mut traffic = SimulatedTraffic::new(model, head.every);
-        let samples: Vec<Sample> = (0..8).map(|_| traffic.next()).collect();
+        let samples: Vec<Sample> = (0..8).map(|_| traffic.sample()).collect();
         let mut text = serde_json::to_string(&head).unwrap() + "\n";
         for sample in &samples {
             text += &(serde_json::to_string(sample).unwrap() + "\n");

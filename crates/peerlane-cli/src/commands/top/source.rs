@@ -104,7 +104,7 @@ impl Source {
     /// What is new, without waiting.
     pub(super) fn poll(&mut self) -> Option<News> {
         match self {
-            Source::Simulated { machine, clock } => clock.strikes().then(|| News::Sample(machine.next())),
+            Source::Simulated { machine, clock } => clock.strikes().then(|| News::Sample(machine.sample())),
             Source::Replay { samples, clock } => {
                 clock.strikes().then(|| samples.next().map_or(News::Ended, News::Sample))
             }

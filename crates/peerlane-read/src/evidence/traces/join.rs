@@ -6,7 +6,7 @@ use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 
 use super::replicas::replicated;
-use super::{Among, Recording, Size, Split, TraceError, What, at_most};
+use super::{Among, Recording, Size, Split, TraceError, What, at_most, named};
 
 /// All ranks' traces.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,20 +49,6 @@ pub enum Act {
         /// The shortest time of a rank in the record: the others waited.
         took: Option<f64>,
     },
-}
-
-/// Ranks in words.
-pub(super) fn named(ranks: &[u32]) -> String {
-    match ranks {
-        [one] => format!("rank {one}"),
-        [first, .., last] if ranks.windows(2).all(|pair| pair[1] == pair[0] + 1) => format!("ranks {first} to {last}"),
-        few if few.len() <= 8 => {
-            let words: Vec<String> = few.iter().map(u32::to_string).collect();
-            format!("ranks {}", words.join(", "))
-        }
-        [first, second, .., last] => format!("ranks {first}, {second} … {last} ({})", ranks.len()),
-        _ => "no rank".to_owned(),
-    }
 }
 
 /// A collective of one rank.

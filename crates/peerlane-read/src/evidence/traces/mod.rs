@@ -320,6 +320,20 @@ pub(crate) fn described(file: &str, bytes: &[u8]) -> Option<String> {
     })
 }
 
+/// Ranks in words.
+fn named(ranks: &[u32]) -> String {
+    match ranks {
+        [one] => format!("rank {one}"),
+        [first, .., last] if ranks.windows(2).all(|pair| pair[1] == pair[0] + 1) => format!("ranks {first} to {last}"),
+        few if few.len() <= 8 => {
+            let words: Vec<String> = few.iter().map(u32::to_string).collect();
+            format!("ranks {}", words.join(", "))
+        }
+        [first, second, .., last] => format!("ranks {first}, {second} … {last} ({})", ranks.len()),
+        _ => "no rank".to_owned(),
+    }
+}
+
 fn at_most(records: usize) -> Result<(), TraceError> {
     if records <= MOST_RECORDS {
         return Ok(());

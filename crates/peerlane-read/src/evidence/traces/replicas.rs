@@ -47,7 +47,7 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                             refuse(format!(
                                 "the group of {} lies irregularly among {world} ranks, so that those of other ranks are not known: give a \
                                  file for each rank",
-                                super::join::named(&ranks)
+                                super::named(&ranks)
                             ))
                         })?;
                         known.insert(ranks.clone(), pattern);

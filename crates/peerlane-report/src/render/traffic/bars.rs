@@ -56,7 +56,7 @@ impl Half {
         let bar = self.bar();
         let eighths = self.share().map_or(0, |share| (share.clamp(0.0, 1.0) * bar as f64 * 8.0).round() as usize);
         let mut drawn = PARTS[7].repeat(eighths / 8);
-        if eighths % 8 > 0 {
+        if !eighths.is_multiple_of(8) {
             drawn += PARTS[eighths % 8 - 1];
         }
         self.with(drawn, line);

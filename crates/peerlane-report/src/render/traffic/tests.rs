@@ -15,7 +15,7 @@ fn drawn(system: &str, samples: usize, columns: usize, past: bool) -> Vec<String
     let mut follower = Follower::default();
     let mut moments: VecDeque<Moment> = VecDeque::new();
     for _ in 0..samples {
-        let sample = traffic.next();
+        let sample = traffic.sample();
         let rates = follower.rates(&sample);
         moments.push_back(Moment { sample, rates });
     }
