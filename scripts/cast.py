@@ -45,8 +45,7 @@ def drawn():
                 text += row[x].data
                 x += 1
             if text.strip():
-                start = x - len(text) + len(text) - len(text.lstrip())
-                pieces.append((y, start, text.strip(), *look))
+                pieces.append((y, x - len(text.lstrip()), text.strip(), *look))
     return pieces
 
 
@@ -68,7 +67,7 @@ print(f"{seen} frames", file=sys.stderr)
 with open(out, "w") as file:
     w, h = COLUMNS * WIDTH + 20, LINES * HEIGHT + 20
     file.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w:.0f} {h}" font-family="monospace" font-size="14">\n')
-    file.write(f'<rect width="100%" height="100%" rx="6" fill="#0d1117"/>\n')
+    file.write('<rect width="100%" height="100%" rx="6" fill="#0d1117"/>\n')
     for i, frame in enumerate(frames):
         # each frame is seen in its second
         values = ";".join("visible" if k == i else "hidden" for k in range(length))

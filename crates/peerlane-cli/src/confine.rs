@@ -11,27 +11,32 @@ use std::path::Path;
 use crate::args::Command;
 use crate::live;
 
-/// What a command needs beyond reading; `None` where it is exempt.
-fn needs(command: &Command) -> Option<Vec<&Path>> {
-    let (targets, outputs): (&[OsString], Vec<Option<&Path>>) = match command {
-        Command::Check(args) => (&args.machines.targets, vec![args.judgement.html.as_deref()]),
-        Command::Map(args) => (&args.machines.targets, vec![]),
-        Command::Predict(args) => (&args.machines.targets, vec![]),
-        Command::Report(args) => (&args.machines.targets, vec![Some(&args.output)]),
-        Command::Explain(args) => (&args.words, vec![]),
-        Command::Compare(args) => (&args.targets, vec![args.html.as_deref()]),
-        Command::Place(args) => (&args.machines.targets, vec![args.topology.as_deref()]),
-        Command::Tune(args) if !args.prove => (&args.machines.targets, vec![args.output.as_deref()]),
-        Command::Infer(args) if args.recorded => (&args.machines.targets, vec![args.output.as_deref()]),
-        Command::Fleet(args) => (&args.targets, vec![args.judgement.html.as_deref()]),
-        Command::Simulate(args) => {
-            (&args.machines.targets, vec![args.csv.as_deref(), args.svg.as_deref(), args.trace.as_deref()])
+/// The files that a command writes; `None` where it is exempt.
+fn outputs(command: &Command) -> Option<Vec<&Path>> {
+    // without a TARGET the first of these look at this machine, where it has a GPU
+    let (targets, defaults, outputs): (&[OsString], bool, Vec<Option<&Path>>) = match command {
+        Command::Check(args) => (&args.machines.targets, true, vec![args.judgement.html.as_deref()]),
+        Command::Map(args) => (&args.machines.targets, true, vec![]),
+        Command::Predict(args) => (&args.machines.targets, true, vec![]),
+        Command::Report(args) => (&args.machines.targets, true, vec![Some(&args.output)]),
+        // [TARGET…] A B
+        Command::Explain(args) => {
+            (args.words.split_last_chunk::<2>().map_or(&[], |(targets, _)| targets), true, vec![])
         }
-        Command::Sweep(args) => (&args.targets, vec![args.csv.as_deref()]),
-        Command::Accuracy(args) => (&args.targets, vec![]),
-        Command::New(args) => (&[], vec![Some(&args.file)]),
-        Command::Man(args) => (&[], vec![args.output.as_deref()]),
-        Command::Systems(_) | Command::Completions(_) | Command::Help(_) => (&[], vec![]),
+        Command::Place(args) => (&args.machines.targets, true, vec![args.topology.as_deref()]),
+        Command::Tune(args) if !args.prove => (&args.machines.targets, true, vec![args.output.as_deref()]),
+        Command::Simulate(args) => {
+            let written = [&args.csv, &args.svg, &args.trace].map(|path| path.as_deref());
+            (&args.machines.targets, true, written.into())
+        }
+        Command::Infer(args) if args.recorded => (&args.machines.targets, false, vec![args.output.as_deref()]),
+        Command::Compare(args) => (&args.targets, false, vec![args.html.as_deref()]),
+        Command::Fleet(args) => (&args.targets, false, vec![args.judgement.html.as_deref()]),
+        Command::Sweep(args) => (&args.targets, false, vec![args.csv.as_deref()]),
+        Command::Accuracy(args) => (&args.targets, false, vec![]),
+        Command::New(args) => (&[], false, vec![Some(&args.file)]),
+        Command::Man(args) => (&[], false, vec![args.output.as_deref()]),
+        Command::Systems(_) | Command::Completions(_) | Command::Help(_) => (&[], false, vec![]),
         Command::Tune(_)
         | Command::Infer(_)
         | Command::Gather(_)
@@ -45,29 +50,14 @@ fn needs(command: &Command) -> Option<Vec<&Path>> {
         | Command::GpuSides
         | Command::Worker => return None,
     };
-    // without a TARGET some of them look at this machine, where it has a GPU
-    let here = targets.iter().any(|target| target == "live") || live::has_nvidia_gpu() && names_no_input(command);
+    let here =
+        targets.iter().any(|target| target == "live") || defaults && targets.is_empty() && live::has_nvidia_gpu();
     (!here).then(|| outputs.into_iter().flatten().collect())
-}
-
-fn names_no_input(command: &Command) -> bool {
-    match command {
-        Command::Check(args) => args.machines.targets.is_empty(),
-        Command::Map(args) => args.machines.targets.is_empty(),
-        Command::Predict(args) => args.machines.targets.is_empty(),
-        Command::Report(args) => args.machines.targets.is_empty(),
-        Command::Place(args) => args.machines.targets.is_empty(),
-        Command::Tune(args) => args.machines.targets.is_empty(),
-        Command::Simulate(args) => args.machines.targets.is_empty(),
-        // GPU0 GPU1
-        Command::Explain(args) => args.words.len() <= 2,
-        _ => false,
-    }
 }
 
 /// Confines this process, if the command only reads. `Err` says why the kernel does not, which changes nothing else.
 pub(crate) fn confine(command: &Command) -> Result<(), String> {
-    needs(command).map_or(Ok(()), |outputs| kernel::confine(&outputs))
+    outputs(command).map_or(Ok(()), |outputs| kernel::confine(&outputs))
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

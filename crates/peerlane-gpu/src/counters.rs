@@ -67,8 +67,6 @@ impl FileCounters {
 
     /// Adds those of all ports of RDMA adapters.
     fn add_ports(&mut self, sys: &Path) {
-        let listed =
-            |folder: PathBuf| -> Vec<PathBuf> { names(&folder).iter().map(|name| folder.join(name)).collect() };
         let ports = listed(sys.join("class/infiniband")).into_iter().flat_map(|device| listed(device.join("ports")));
         for port in ports.take(MOST_PORTS) {
             let part = |path: Option<&Path>| Some(path?.file_name()?.to_str()?.to_owned());
@@ -128,8 +126,6 @@ impl FileTraffic {
             // a virtual function of a cloud's network is a device below the PCI function
             folder.ancestors().find_map(|above| above.file_name()?.to_str()?.parse().ok())
         };
-        let listed =
-            |folder: PathBuf| -> Vec<PathBuf> { names(&folder).iter().map(|name| folder.join(name)).collect() };
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         for device in listed(sys.join("class/infiniband")) {
             for port in listed(device.join("ports")) {
@@ -174,6 +170,11 @@ pub fn port_errors(sys: &Path) -> Reading {
     let mut reading = Reading::default();
     files.read(&mut reading);
     reading
+}
+
+/// What is in a folder.
+fn listed(folder: PathBuf) -> Vec<PathBuf> {
+    names(&folder).iter().map(|name| folder.join(name)).collect()
 }
 
 /// Whether a folder's name is a PCI address.

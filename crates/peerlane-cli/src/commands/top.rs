@@ -19,7 +19,7 @@ use peerlane_report::render::traffic::{heading, legend};
 
 use crate::args::TopArgs;
 use crate::measuring::interrupt::Interrupt;
-use crate::measuring::machine::{Measured, here, resolve_redacted};
+use crate::measuring::machine::{here, resolve_redacted};
 use crate::measuring::protocol::Device;
 use crate::redact::Redactor;
 use crate::render::line_width;
@@ -35,23 +35,29 @@ pub(crate) use source::meter;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let replayed = match &args.target {
-        Some(target) if TargetKind::Traffic.is(target) => Some(recording(target.as_ref())?),
-        _ => None,
-    };
-    let Some(recording) = replayed else {
-        let mut redactor = args.redact.given.then(Redactor::default);
-        let measured = resolve_redacted(args.target.as_deref(), "top", redactor.as_mut(), true)?;
-        return shown(args, &measured.machine, &measured, None, out);
-    };
-    if args.record.is_some() {
-        return Err(Failure::new("--record: a recording is played, nothing is measured"));
+    if let Some(target) = args.target.as_ref().filter(|target| TargetKind::Traffic.is(target)) {
+        if args.record.is_some() {
+            return Err(Failure::new("--record: a recording is played, nothing is measured"));
+        }
+        let recording = recording(target.as_ref())?;
+        let machine = recording.head.machine.machine().map_err(|e| Failure::new(e.to_string()))?;
+        let model = Model::assuming(&machine, Parts::embedded(), Assume::Usual);
+        return show(args, &model, "recording", Source::replay(recording), None, out);
     }
-    let subject = recording.head.machine.clone();
-    let machine = subject.machine().map_err(|e| Failure::new(e.to_string()))?;
-    let device = Device::Live { gpus: Vec::new(), nics: Default::default() };
-    let measured = Measured { machine, subject, device, conditions: here() };
-    shown(args, &measured.machine, &measured, Some(recording), out)
+    let mut redactor = args.redact.given.then(Redactor::default);
+    let measured = resolve_redacted(args.target.as_deref(), "top", redactor.as_mut(), true)?;
+    let model = Model::assuming(&measured.machine, Parts::embedded(), Assume::Usual);
+    let (kind, began, source) = match measured.device {
+        Device::Virtual { .. } => {
+            ("simulated", 0, Source::simulated(SimulatedTraffic::new(&model, args.every), args.every))
+        }
+        Device::Live { gpus, .. } => ("", here().began, Source::live(gpus, args.every)?),
+    };
+    let recorder = args.record.as_deref().map(|path| {
+        let (schema, peerlane) = (SCHEMA.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        Recorder::new(path, &Head { schema, peerlane, machine: measured.subject, began, every: args.every })
+    });
+    show(args, &model, kind, source, recorder.transpose()?, out)
 }
 
 fn recording(path: &std::path::Path) -> Result<Recording, Failure> {
@@ -67,45 +73,23 @@ fn recording(path: &std::path::Path) -> Result<Recording, Failure> {
     Ok(read)
 }
 
-/// Shows what a source tells of a machine.
-fn shown(
+/// Shows the samples of a source, and records them.
+fn show(
     args: &TopArgs,
-    machine: &Machine,
-    measured: &Measured,
-    recording: Option<Recording>,
+    model: &Model,
+    kind: &'static str,
+    source: Source,
+    recorder: Option<Recorder>,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let model = Model::assuming(machine, Parts::embedded(), Assume::Usual);
-    let gauges = gauges(&model);
-    let kind = match (&recording, &measured.device) {
-        (Some(_), _) => "recording",
-        (None, Device::Virtual { .. }) => "simulated",
-        (None, Device::Live { .. }) => "",
-    };
-    let every = recording.as_ref().map_or(args.every, |recording| recording.head.every);
-    let source = match (recording, &measured.device) {
-        (Some(recording), _) => Source::replay(recording, every),
-        (None, Device::Virtual { .. }) => Source::simulated(SimulatedTraffic::new(&model, every), every),
-        (None, Device::Live { gpus, .. }) => Source::live(gpus.clone(), every)?,
-    };
-    let recorder = args.record.as_deref().map(|path| {
-        let head = Head {
-            schema: SCHEMA.to_owned(),
-            peerlane: env!("CARGO_PKG_VERSION").to_owned(),
-            machine: measured.subject.clone(),
-            began: if kind.is_empty() { here().began } else { 0 },
-            every,
-        };
-        Recorder::new(path, &head)
-    });
     let mut top = Top {
-        title: title(machine),
+        title: title(model.machine),
         kind,
-        machine,
-        gauges,
+        machine: model.machine,
+        gauges: gauges(model),
         source,
         past: Past::default(),
-        recorder: recorder.transpose()?,
+        recorder,
         interrupt: Interrupt::listen()?,
         ends: args.length.map(|length| Instant::now() + Duration::from_secs_f64(length.seconds())),
     };
@@ -114,7 +98,7 @@ fn shown(
     } else if io::stdout().is_terminal() {
         top.screen()
     } else if top.recorder.is_some() {
-        top.silently()
+        top.take_until(|_| false)
     } else {
         return Err(Failure::new("standard output is no terminal; use --once for one picture, or --record FILE.jsonl"));
     };
@@ -160,11 +144,7 @@ impl Top<'_> {
     /// One picture on standard output.
     fn once(&mut self, out: &mut dyn Write) -> Result<(), Failure> {
         self.source.hurry();
-        while self.past.len() < 2 && !self.is_over() {
-            if !self.take()? {
-                thread::sleep(TICK);
-            }
-        }
+        self.take_until(|past| past.len() >= 2)?;
         let columns = line_width();
         let mut lines = vec![heading(&self.title, &self.past.about(self.kind), columns), legend(columns)];
         let view = self.past.view(&self.machine.fabric, &self.gauges);
@@ -180,9 +160,9 @@ impl Top<'_> {
         }
     }
 
-    /// Records without a terminal.
-    fn silently(&mut self) -> Result<(), Failure> {
-        while !self.is_over() {
+    /// Takes what comes until it is enough, or all is over.
+    fn take_until(&mut self, enough: impl Fn(&Past) -> bool) -> Result<(), Failure> {
+        while !enough(&self.past) && !self.is_over() {
             if !self.take()? {
                 thread::sleep(TICK);
             }

@@ -89,10 +89,12 @@ fn raw(target: &OsStr) -> Result<Raw, OpenError> {
             Raw::Nodes(Box::new(run), unreadable)
         }
         Ok(TargetKind::Folder) => Raw::Files(evidence::collect(path)?),
-        Ok(TargetKind::Run | TargetKind::Inference | TargetKind::Traffic | TargetKind::Text | TargetKind::Pipe) => {
+        Ok(TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe) => {
             of_files(evidence::collect(path)?)
         }
-        Ok(TargetKind::System | TargetKind::Cluster | TargetKind::Example) | Err(_) => Raw::Public,
+        Ok(TargetKind::System | TargetKind::Cluster | TargetKind::Example | TargetKind::Traffic) | Err(_) => {
+            Raw::Public
+        }
     })
 }
 

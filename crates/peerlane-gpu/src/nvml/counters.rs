@@ -2,8 +2,6 @@
 //!
 //! A reading is one call for all fields of a GPU, and a few for its condition; GPUs are read at the same time.
 
-use std::thread;
-
 use peerlane_machine::counter::ErrorCounter;
 use peerlane_measure::run::{GpuCondition, Reading};
 
@@ -36,19 +34,12 @@ impl NvmlStates {
     /// What the counters of each GPU stand at. What cannot be read is absent.
     pub(crate) fn counters(&self) -> Reading {
         let mut all = Reading::default();
-        thread::scope(|scope| {
-            let start = |(name, address): &'_ (String, _)| {
-                let (name, address) = (name.clone(), *address);
-                let read = move || self.session.device_at(address).ok().map(|gpu| reading(&name, gpu));
-                thread::Builder::new().spawn_scoped(scope, read)
-            };
-            let started: Vec<_> = self.gpus.iter().map(start).collect();
-            for of_gpu in started.into_iter().filter_map(|thread| thread.ok()?.join().ok()?) {
-                all.errors.extend(of_gpu.errors);
-                all.nvlinks.extend(of_gpu.nvlinks);
-                all.gpus.extend(of_gpu.gpus);
-            }
-        });
+        let each = self.at_once(|name, gpu| gpu.ok().map(|gpu| reading(name, gpu)));
+        for of_gpu in each.into_iter().flatten() {
+            all.errors.extend(of_gpu.errors);
+            all.nvlinks.extend(of_gpu.nvlinks);
+            all.gpus.extend(of_gpu.gpus);
+        }
         all
     }
 }

@@ -7,7 +7,7 @@ use peerlane_machine::fabric::PciAddress;
 use peerlane_measure::run::GpuState;
 use serde::{Deserialize, Serialize};
 
-use super::{Device, Session};
+use super::{Device, Problem, Session};
 
 /// From which utilisation on, in %, a GPU counts as used by others; a desktop stays below.
 const BUSY: u32 = 10;
@@ -59,6 +59,20 @@ impl NvmlStates {
             session.device_at(*address).map_err(|problem| format!("NVML: {name} at {address}: {problem}"))?;
         }
         Ok(NvmlStates { session, gpus })
+    }
+
+    /// What is read of each GPU, of all at the same time, in the order in which they were named. A GPU whose reading fails to
+    /// start or panics is left out.
+    pub(super) fn at_once<T: Send>(&self, read: impl Fn(&str, Result<Device, Problem>) -> T + Sync) -> Vec<T> {
+        let read = &read;
+        thread::scope(|scope| {
+            let start = |(name, address): &'_ (String, PciAddress)| {
+                let (name, address) = (name.clone(), *address);
+                thread::Builder::new().spawn_scoped(scope, move || read(&name, self.session.device_at(address)))
+            };
+            let started: Vec<_> = self.gpus.iter().map(start).collect();
+            started.into_iter().filter_map(|thread| thread.ok()?.join().ok()).collect()
+        })
     }
 
     /// The state of each GPU now, in the order in which they were named. What cannot be read is absent.

@@ -1,7 +1,6 @@
 //! What the links of GPUs have carried so far.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::Instant;
 
 use peerlane_machine::units::Seconds;
@@ -9,7 +8,7 @@ use peerlane_measure::traffic::{BothWays, Sample};
 
 use super::counters::{DATA, LINKS};
 use super::states::state;
-use super::{Device, NvmlStates};
+use super::{Device, NvmlStates, Problem};
 use crate::bindings::nvml as ffi;
 use crate::counters::FileTraffic;
 
@@ -62,24 +61,17 @@ impl Traffic {
             self.links = gpus.gpus.iter().filter_map(counted).collect();
         }
         let known = &self.links;
-        thread::scope(|scope| {
-            let start = |(name, address): &'_ (String, _)| {
-                let (name, address, links) = (name.clone(), *address, known.get(name).copied());
-                let read = move || match gpus.session.device_at(address) {
-                    Ok(gpu) => of_gpu(&name, gpu, links.unwrap_or(0), each),
-                    Err(problem) => Sample { missing: vec![format!("{name}: {problem}")], ..Sample::default() },
-                };
-                thread::Builder::new().spawn_scoped(scope, read)
-            };
-            let started: Vec<_> = gpus.gpus.iter().map(start).collect();
-            for of_gpu in started.into_iter().filter_map(|thread| thread.ok()?.join().ok()) {
-                sample.nvlink.extend(of_gpu.nvlink);
-                sample.nvlinks.extend(of_gpu.nvlinks);
-                sample.pcie.extend(of_gpu.pcie);
-                sample.gpus.extend(of_gpu.gpus);
-                sample.missing.extend(of_gpu.missing);
-            }
-        });
+        let read = |name: &str, gpu: Result<Device, Problem>| match gpu {
+            Ok(gpu) => of_gpu(name, gpu, known.get(name).copied().unwrap_or(0), each),
+            Err(problem) => Sample { missing: vec![format!("{name}: {problem}")], ..Sample::default() },
+        };
+        for of_gpu in gpus.at_once(read) {
+            sample.nvlink.extend(of_gpu.nvlink);
+            sample.nvlinks.extend(of_gpu.nvlinks);
+            sample.pcie.extend(of_gpu.pcie);
+            sample.gpus.extend(of_gpu.gpus);
+            sample.missing.extend(of_gpu.missing);
+        }
         sample
     }
 }

@@ -74,7 +74,8 @@ pub fn gauges(model: &Model) -> Vec<Gauge> {
     fabric.ids().flat_map(of).collect()
 }
 
-fn copy(source: NodeId, destination: NodeId) -> Transfer {
+/// A copy that the source drives.
+pub(super) fn copy(source: NodeId, destination: NodeId) -> Transfer {
     Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled }
 }
 

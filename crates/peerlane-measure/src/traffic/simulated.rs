@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use peerlane_machine::fabric::{Interconnect, LinkKind, NodeId, NodeKind};
-use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Seconds;
-use peerlane_model::model::{Model, PeerAccess, Transfer};
+use peerlane_model::model::{Model, Transfer};
 
+use super::gauge::copy;
 use super::{BothWays, Port, Sample};
 use crate::run::GpuState;
 
@@ -114,14 +114,8 @@ impl SimulatedTraffic {
 impl Pattern {
     /// Copies that run at once; `None` where there are none, or no rate is known.
     fn of(model: &Model, words: &str, ends: &[(NodeId, NodeId)]) -> Option<Pattern> {
-        let copy = |(source, destination): &(NodeId, NodeId)| Transfer {
-            source: *source,
-            destination: *destination,
-            engine: Engine::Ce,
-            op: Operation::Write,
-            peer: PeerAccess::Enabled,
-        };
-        let known: Vec<Transfer> = ends.iter().map(copy).filter(|t| model.route(t).is_ok()).collect();
+        let copies = ends.iter().map(|(source, destination)| copy(*source, *destination));
+        let known: Vec<Transfer> = copies.filter(|t| model.route(t).is_ok()).collect();
         let rates = model.solve(&known).ok().filter(|rates| !rates.is_empty())?;
         let fabric = &model.machine.fabric;
         let mut pattern = Pattern {

@@ -12,16 +12,16 @@ const MANAGER: &str = "sminfo";
 /// Speeds of a lane, each faster than the one before.
 const SPEEDS: [&str; 9] = ["SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR"];
 
-pub(super) fn scan(text: &Text, found: &mut Found) {
-    ports(text, found);
-    manager(text, found);
-}
-
 /// The place of HDR among them.
 const HDR: usize = 6;
 
 /// By how many speeds a link is below the others if it failed to train.
 const FAR: usize = 3;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    ports(text, found);
+    manager(text, found);
+}
 
 /// A link as a line of it states it.
 struct Link<'a> {

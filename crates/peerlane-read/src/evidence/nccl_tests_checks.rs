@@ -16,7 +16,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut is_checked = true;
     for (i, line) in text.iter() {
         if line.contains("nThread ") && line.contains("minBytes ") {
-            // older releases say `check: 1`, and check unless they are told not to
+            // older releases print `check: 1`, and check by default
             is_checked = !(line.contains("validation: 0") || line.contains("check: 0"));
         } else if let Some((_, result)) = line.split_once("Out of bounds values") {
             let result: Vec<&str> = result.split([':', ' ']).filter(|word| !word.is_empty()).collect();

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::health::Health;
-use super::traces::{Span, is_collective_kernel, length, union, width};
+use super::traces::{Event, Span, is_collective_kernel, length, union, width};
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit, json};
 
 const TOOL: &str = "PyTorch profiler";
@@ -37,7 +37,7 @@ struct Profile {
     #[serde(default)]
     device_properties: Vec<Device>,
     distributed_info: Option<Job>,
-    trace_events: Option<Vec<Event>>,
+    trace_events: Option<Vec<Event<Arguments>>>,
 }
 
 #[derive(Deserialize)]
@@ -52,19 +52,6 @@ struct Device {
 struct Job {
     rank: Option<u64>,
     world_size: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    #[serde(default)]
-    cat: Value,
-    #[serde(default)]
-    name: Value,
-    #[serde(default)]
-    ts: Value,
-    #[serde(default)]
-    dur: Value,
-    args: Option<Arguments>,
 }
 
 /// What an event says of itself. A value that is no number is none.
@@ -102,7 +89,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>, events: &[Event], found: &mut Found) {
+fn profile(
+    text: &Text,
+    lines: (u32, u32),
+    devices: &[Device],
+    job: Option<&Job>,
+    events: &[Event<Arguments>],
+    found: &mut Found,
+) {
     let (mut computing, mut communicating): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
     let mut kinds: BTreeMap<(String, u64), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
     let mut steps: BTreeSet<&str> = BTreeSet::new();
@@ -112,7 +106,7 @@ fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>
             steps.insert(name);
         }
         let on_gpu = matches!(event.cat.as_str(), Some("kernel" | "gpu_memcpy" | "gpu_memset"));
-        let Some(span) = span(event).filter(|_| on_gpu) else { continue };
+        let Some(span) = event.span().filter(|_| on_gpu) else { continue };
         if !is_collective_kernel(name) {
             computing.push(span);
             continue;
@@ -144,15 +138,6 @@ fn profile(text: &Text, lines: (u32, u32), devices: &[Device], job: Option<&Job>
     let part = job.and_then(|job| Some(format!("rank {} of {}", job.rank?, job.world_size?)));
     let shares = Shares::of(computing, communicating);
     shares.report(text, lines, part.as_deref(), steps.len(), found);
-}
-
-fn number(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number| number.is_finite())
-}
-
-fn span(event: &Event) -> Option<Span> {
-    let (from, time) = (number(&event.ts)?, number(&event.dur)?);
-    (time >= 0.0).then_some((from, from + time))
 }
 
 /// Name, ranks and bytes of what goes in.

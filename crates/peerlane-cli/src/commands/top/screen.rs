@@ -181,7 +181,7 @@ impl Drop for Screen {
     }
 }
 
-/// Best effort: what cannot be restored cannot be told there, either.
+/// Best effort: a terminal that cannot be restored shows no message, either.
 fn restore() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen);
     let _ = disable_raw_mode();

@@ -84,8 +84,8 @@ impl Source {
         Source::Simulated { machine, clock: Clock::new(every) }
     }
 
-    pub(super) fn replay(recording: Recording, every: Seconds) -> Self {
-        Source::Replay { samples: recording.samples.into_iter(), clock: Clock::new(every) }
+    pub(super) fn replay(recording: Recording) -> Self {
+        Source::Replay { samples: recording.samples.into_iter(), clock: Clock::new(recording.head.every) }
     }
 
     pub(super) fn live(gpus: Vec<GpuName>, every: Seconds) -> Result<Self, Failure> {

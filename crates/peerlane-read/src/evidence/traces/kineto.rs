@@ -69,17 +69,26 @@ enum CallKind {
     Synchronize,
 }
 
+/// An event of a profile, with what it says of itself as its reader wants that.
 #[derive(Deserialize)]
-struct Event {
+pub(in crate::evidence) struct Event<A> {
     #[serde(default)]
-    cat: Value,
+    pub(in crate::evidence) cat: Value,
     #[serde(default)]
-    name: Value,
+    pub(in crate::evidence) name: Value,
     #[serde(default)]
     ts: Value,
     #[serde(default)]
     dur: Value,
-    args: Option<Box<Arguments>>,
+    pub(in crate::evidence) args: Option<A>,
+}
+
+impl<A> Event<A> {
+    /// From when to when it lasted, in µs.
+    pub(in crate::evidence) fn span(&self) -> Option<Span> {
+        let (from, time) = (number(&self.ts)?, number(&self.dur)?);
+        (time >= 0.0).then_some((from, from + time))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -117,20 +126,16 @@ fn whole(value: &Value) -> Option<u64> {
 }
 
 impl Kept {
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: Event<Box<Arguments>>) {
         let name = event.name.as_str().unwrap_or_default();
         let category = event.cat.as_str().unwrap_or_default();
         if name.starts_with("ProfilerStep#") {
             self.steps.insert(name.to_owned());
             return;
         }
-        let span = || {
-            let (from, time) = (number(&event.ts)?, number(&event.dur)?);
-            (time >= 0.0).then_some((from, from + time))
-        };
         match category {
             "kernel" | "gpu_memcpy" | "gpu_memset" => {
-                let Some(span) = span() else { return };
+                let Some(span) = event.span() else { return };
                 let args = event.args.unwrap_or_default();
                 let lane = (whole(&args.device).unwrap_or_default(), whole(&args.stream).unwrap_or_default());
                 let correlation = whole(&args.correlation);
@@ -146,7 +151,7 @@ impl Kept {
                     _ if ["Launch", "Memcpy", "Memset"].iter().any(|word| name.contains(word)) => CallKind::Launch,
                     _ => return,
                 };
-                let Some(span) = span() else { return };
+                let Some(span) = event.span() else { return };
                 let correlation = event.args.and_then(|args| whole(&args.correlation));
                 self.host.push(Call { span, correlation, kind });
             }
@@ -168,7 +173,7 @@ impl<'de> Deserialize<'de> for Kept {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kept, A::Error> {
                 let mut kept = Kept::default();
-                while let Some(event) = list.next_element::<Event>()? {
+                while let Some(event) = list.next_element()? {
                     if !kept.too_many {
                         kept.take(event);
                     }

@@ -23,6 +23,7 @@ use crate::evidence::Packing;
 use crate::input_file::{self, Folder, Kind, What as On};
 
 pub use join::{Act, Joined, join};
+pub(super) use kineto::Event;
 pub(crate) use kineto::width;
 pub use split::Split;
 pub(crate) use split::{Span, length, union};
