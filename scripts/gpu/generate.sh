@@ -2,8 +2,9 @@
 # Makes what is checked in but not written by hand: the PTX of the kernels, and the signatures of
 # NVIDIA's libraries and of libibverbs.
 #
-# usage: generate.sh [--check]
+# usage: generate.sh [--check | --sums]
 #   --check   writes nothing; says what differs from what is checked in, and ends with 1 if anything does
+#   --sums    makes nothing either: compares sources, tools' pins and what is checked in with their sums when it was made
 #
 # Needs x86_64 Linux, cargo with rustfmt, python3 with pip or venv, and a network that reaches PyPI and
 # crates.io; no CUDA toolkit.
@@ -14,10 +15,21 @@ crate="$(cd "$scripts/../../crates/peerlane-gpu" && pwd)"
 
 fail() { echo "generate.sh: $*" >&2; exit 1; }
 
+# everything that the generated files follow from, and they themselves
+sums="$scripts/generated.sha256"
+everything() {
+    (cd "$scripts/../.." && sha256sum scripts/gpu/{generate.sh,generate_bindings.py,compile_ptx.py,requirements.txt,rdma_core.sha256} \
+        scripts/gpu/symbols/*.txt crates/peerlane-gpu/src/kernels/*.{cu,cuh,ptx} crates/peerlane-gpu/src/bindings/{cuda,nvml,nccl,verbs}.rs)
+}
+
 check=false
 case "${1:-}" in
     "") ;;
     --check) check=true ;;
+    --sums)
+        diff <(everything) "$sums" >&2 || fail "these files changed since they were made: run scripts/gpu/generate.sh and commit"
+        exit
+        ;;
     *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
 esac
 [ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned tools are for x86_64 Linux, this is $(uname -sm)"
@@ -112,3 +124,4 @@ settle "$work/kernels" "$crate/src/kernels" '\.ptx$'
 settle "$work/bindings" "$crate/src/bindings" '^(cuda|nvml|nccl|verbs)\.rs$'
 
 [ "$different" -eq 0 ] || fail "$different generated file(s) differ: run scripts/gpu/generate.sh and commit"
+$check || everything >"$sums"

@@ -25,7 +25,8 @@ WORKLOAD is one of:
                             METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4;
                             loopback: within a node, out through its NIC and back
   all-reduce[:ring|ring-by-number|tree|hierarchical|rail]
-  all-gather, reduce-scatter, all-to-all, broadcast
+  all-gather[:ring], reduce-scatter[:ring], broadcast[:ring], all-to-all[:pairs]
+                            alone as NCCL or RCCL does it, by :ring+ll128 and the like its own choice; or the schedule alone
   halo:1, halo:2, halo:3    faces to both neighbours along each dimension of a grid
   spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|METHOD,strong|weak
   bfs:scale=18,edges=16,seed=1

@@ -53,7 +53,7 @@ impl Grown<'_> {
         let per_node = match self.workload {
             Workload::AllReduce(Algorithm::Tree) => 4 * gpus,
             Workload::Broadcast => chains * gpus,
-            Workload::AllToAll if (gpus * nodes as usize).pow(2) > MOST_PAIRS => {
+            Workload::AllToAll(_) if (gpus * nodes as usize).pow(2) > MOST_PAIRS => {
                 return self.on(nodes, |router, part| all_to_all(part, router, self.size)).map(Some);
             }
             _ => return Ok(None),

@@ -64,8 +64,8 @@ pub fn of_workload(cluster: &Cluster, workload: &Workload) -> f64 {
             Workload::AllReduce(Algorithm::Rail) => collective(RAILS),
             Workload::Broadcast => collective(BROADCAST).min(GROWN + 600.0 * n),
             Workload::Halo(_) | Workload::SpinGlass(_) => collective(NEIGHBOURS),
-            Workload::AllToAll if n * n > MOST_PAIRS as f64 => COUNTED * n,
-            Workload::AllToAll => TRANSFER * n * (n - 1.0).max(0.0),
+            Workload::AllToAll(_) if n * n > MOST_PAIRS as f64 => COUNTED * n,
+            Workload::AllToAll(_) => TRANSFER * n * (n - 1.0).max(0.0),
             // every GPU may have something for every other in a level
             Workload::Bfs(search) => EDGE * 2_f64.powi(search.scale as i32) * search.edges as f64 + TRANSFER * n * n,
             Workload::Training(step) => TRAINING_STEP * 8.0 * n * step.micro as f64,

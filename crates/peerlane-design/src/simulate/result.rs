@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::estimate::Estimate;
 use super::grown::Grown;
-use super::library::Library;
+use super::library::{self, Library};
 use super::node_rings::NodeRings;
 use super::outcome::{Limits, Outcome, STARTING, run};
 use super::program::Program;
 use super::traced::{Recorded, TraceSummary};
-use super::workload::Workload;
+use super::workload::{Costs, Workload};
 use super::{SimulateError, memory};
 use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
@@ -176,6 +176,8 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Trace(_, trace) => vec![trace.bytes() as u64],
     };
     let gpus = job.gpus(cluster);
+    let seen = matches!(job.workload(), Some(Workload::AllToAll(Costs::Library))).then(|| library::with_peers(cluster));
+    let cluster = seen.as_ref().unwrap_or(cluster);
     let (mut points, mut last) = (Vec::new(), Outcome::default());
     let mut estimate: Option<Estimate> = None;
     let mut rerouted = false;
@@ -263,30 +265,45 @@ fn once(
             library.outcome(Bytes(size), *choice).map(|(outcome, _)| outcome)
         }
         Job::Workload(workload, _) => {
-            let grown = Grown { cluster, workload, rings, size: size as f64, faster };
-            if let Some(outcome) = grown.outcome(Limits::default())? {
-                return Ok(outcome);
-            }
-            let gpus = cluster.places().len();
-            let long = |router: &mut Router| {
-                let long = workload.long_rings(cluster, router, rings);
-                long.map(|long| long.outcome(router, size as f64)).transpose()
-            };
-            if gpus > MOST_LISTED
-                && let Some(outcome) = long(router)?
-            {
-                return Ok(outcome);
-            }
-            let played =
-                run(&workload.around(cluster, router, rings, size as f64, gpus > MOST_LISTED)?, router, Engine::Sm)?;
-            // the bounds of long rings are nearer than steps at their first rates
-            match if played.estimate.is_some() { long(router)? } else { None } {
-                Some(Outcome { time, estimate, .. }) => Ok(Outcome { time, estimate, ..played }),
-                None => Ok(played),
+            let outcome = played(router, cluster, workload, rings, size, faster)?;
+            match workload {
+                Workload::AllToAll(Costs::Library) => library::exchanged(cluster, router, outcome, size),
+                _ => Ok(outcome),
             }
         }
         Job::Program(_, program, _) => run(program, router, Engine::Ce),
         Job::Trace(_, trace) => trace.outcome(cluster, router, faster.as_ref()),
+    }
+}
+
+/// One size of a workload that is played, step by step or as far as there are no closed forms.
+fn played(
+    router: &mut Router,
+    cluster: &Cluster,
+    workload: &Workload,
+    rings: Option<&NodeRings>,
+    size: u64,
+    faster: Option<(Component, f64)>,
+) -> Result<Outcome, SimulateError> {
+    let grown = Grown { cluster, workload, rings, size: size as f64, faster };
+    if let Some(outcome) = grown.outcome(Limits::default())? {
+        return Ok(outcome);
+    }
+    let gpus = cluster.places().len();
+    let long = |router: &mut Router| {
+        let long = workload.long_rings(cluster, router, rings);
+        long.map(|long| long.outcome(router, size as f64)).transpose()
+    };
+    if gpus > MOST_LISTED
+        && let Some(outcome) = long(router)?
+    {
+        return Ok(outcome);
+    }
+    let played = run(&workload.around(cluster, router, rings, size as f64, gpus > MOST_LISTED)?, router, Engine::Sm)?;
+    // the bounds of long rings are nearer than steps at their first rates
+    match if played.estimate.is_some() { long(router)? } else { None } {
+        Some(Outcome { time, estimate, .. }) => Ok(Outcome { time, estimate, ..played }),
+        None => Ok(played),
     }
 }
 

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::SimulateError;
 use super::estimate::Estimate;
-use super::library::Library;
+use super::library::{Library, before_exchange};
 use super::outcome::{Limits, Outcome, run_within};
 use super::program::{Group, Program, Round, Step};
 use crate::cluster::rings::RingFinder;
@@ -397,8 +397,11 @@ impl Laid<'_, '_, '_> {
             }
         };
         let (group, delay) = match collective {
-            Collective::AllToAll => (Group { moves, rate: None, by: String::new() }, 0.0),
             _ if moves.is_empty() => (Group { moves, rate: None, by: String::new() }, 0.0),
+            Collective::AllToAll => {
+                let delay = before_exchange(&self.part(members))?;
+                (Group { moves, rate: None, by: String::new() }, delay)
+            }
             _ => {
                 let (outcome, predicted) = self.library(collective, members)?.outcome(Bytes(bytes), Choice::FREE)?;
                 let moving = predicted.time - predicted.startup;
@@ -437,16 +440,20 @@ impl Laid<'_, '_, '_> {
         Ok(self.finder.rings(members).into_iter().flat_map(edges).collect())
     }
 
-    /// The library on these GPUs: as many nodes as they are in, with those GPUs that the node has which has most of them.
-    fn library(&mut self, collective: Collective, members: &[Place]) -> Result<&Library, SimulateError> {
+    /// The cluster of these GPUs: as many nodes as they are in, with those GPUs that the node has which has most of them.
+    fn part(&self, members: &[Place]) -> Cluster {
         let mut nodes: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
         members.iter().for_each(|place| nodes.entry(place.node).or_default().push(place.device));
         let mut gpus = nodes.values().max_by_key(|gpus| gpus.len()).cloned().unwrap_or_default();
         gpus.sort_unstable();
-        let key = (collective, gpus, nodes.len() as u32);
+        Cluster { only: gpus, taking: (nodes.len() as u32, usize::MAX), ..self.cluster.clone() }
+    }
+
+    /// The library on these GPUs.
+    fn library(&mut self, collective: Collective, members: &[Place]) -> Result<&Library, SimulateError> {
+        let cluster = self.part(members);
+        let key = (collective, cluster.only.clone(), cluster.taking.0);
         if !self.libraries.contains_key(&key) {
-            let taking = (key.2, usize::MAX);
-            let cluster = Cluster { only: key.1.clone(), taking, ..self.cluster.clone() };
             let library = Library::of(&cluster, collective, Choice::FREE, self.faster.cloned())?;
             self.libraries.insert(key.clone(), library);
         }

@@ -6,6 +6,7 @@
 
 mod algorithm;
 mod bound;
+mod exchange;
 mod mesh;
 mod nccl_ring;
 mod nvls;

@@ -12,7 +12,7 @@ use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 
 const GB: f64 = 1e9;
-const US: f64 = 1e-6;
+pub(super) const US: f64 = 1e-6;
 const MIB: f64 = 1_048_576.0;
 
 /// Which constants of a library count: by the generation of the GPUs, as its tables have them.
@@ -145,17 +145,17 @@ const LAUNCH_EACH: f64 = 4.75;
 
 /// Microseconds of a kernel but for its steps, by protocol, as NCCL has them (`baseLatencies`) but for Simple (8.4): two H200,
 /// from 2 to 128 MiB. Of AMD: sixteen dies of MI250X (25 µs an all-reduce, 34 an all-gather: ROCm/rccl#929, #930).
-const KERNEL: [f64; 3] = [6.6, 14.0, 13.0];
-const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
+pub(super) const KERNEL: [f64; 3] = [6.6, 14.0, 13.0];
+pub(super) const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
 
 /// Microseconds of a step within a node by protocol, over NVLink and otherwise, as NCCL has it (`hwLatencies`) but for LL128 and
 /// Simple over NVLink (1.9 and 3.4): eight H20 from 1 to 128 MiB (kvcache-ai/Mooncake#3484). AMD's are of MI250X: a ring's, a
 /// tree's.
-const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
+pub(super) const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
 const STEP_CDNA: [[f64; 3]; 2] = [[1.5, 1.5, 3.0], [0.5, 0.5, 1.0]];
 
 /// Microseconds of a step between nodes: of a ring, of a tree (`hwLatencies`, NET), but for LL (2.7 and 5): see [`CHUNK_BETWEEN`].
-const NETWORK_STEP: [[f64; 3]; 2] = [[8.0, 4.0, 14.0], [7.5, 8.5, 14.0]];
+pub(super) const NETWORK_STEP: [[f64; 3]; 2] = [[8.0, 4.0, 14.0], [7.5, 8.5, 14.0]];
 
 /// Microseconds of a kernel of NVLink SHARP (`hwLatencies`).
 const NVLS: f64 = 25.0;
@@ -294,7 +294,7 @@ impl Job {
     }
 
     /// Seconds that the host takes to launch.
-    fn launch(&self, factors: Factors) -> f64 {
+    pub(super) fn launch(&self, factors: Factors) -> f64 {
         let microseconds = match self.run {
             Ranks::ProcessEach => LAUNCH,
             Ranks::OneProcess => LAUNCH_ALL + LAUNCH_EACH * self.ranks as f64 / self.nodes as f64,

@@ -202,7 +202,7 @@ fn what_helps_is_what_holds() {
 #[test]
 fn shares_add_up_and_answers_repeat() {
     let cluster = embedded("quong").unwrap().unwrap();
-    for workload in ["all-to-all", "halo:2", "all-reduce:tree", "broadcast:ring", "all-reduce:hierarchical"] {
+    for workload in ["all-to-all:pairs", "halo:2", "all-reduce:tree", "broadcast:ring", "all-reduce:hierarchical"] {
         let first = point(&cluster, workload, 1 << 20);
         assert_eq!(first, point(&cluster, workload, 1 << 20), "{workload}");
         let total: f64 = first.binding.iter().map(|b| b.share).sum();

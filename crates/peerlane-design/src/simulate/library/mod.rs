@@ -3,8 +3,10 @@
 
 mod count;
 mod edges;
+mod exchange;
 mod expected;
 
+pub(super) use exchange::{before_exchange, exchanged, with_peers};
 pub use expected::{ExpectedCollective, ExpectedPoint};
 
 use std::collections::BTreeSet;
@@ -168,15 +170,7 @@ impl Library {
 
     /// How far predictions are from what was published, as a share, in 85 of 100 figures (`docs/collectives.md`).
     pub fn error(&self, size: Bytes) -> f64 {
-        const LARGE: u64 = 256 << 20;
-        const SMALL: u64 = 4 << 20;
-        match (self.job.nodes, size.0) {
-            (1, LARGE..) => 0.05,
-            (1, _) => 0.2,
-            (_, LARGE..) => 0.25,
-            (_, SMALL..) => 0.4,
-            _ => 0.55,
-        }
+        error(self.job.nodes, size)
     }
 
     fn estimate(&self, size: Bytes) -> Estimate {
@@ -203,6 +197,19 @@ impl Library {
             ..Outcome::default()
         };
         Ok((outcome, predicted))
+    }
+}
+
+/// How far predictions on so many nodes are from what was published.
+fn error(nodes: usize, size: Bytes) -> f64 {
+    const LARGE: u64 = 256 << 20;
+    const SMALL: u64 = 4 << 20;
+    match (nodes, size.0) {
+        (1, LARGE..) => 0.05,
+        (1, _) => 0.2,
+        (_, LARGE..) => 0.25,
+        (_, SMALL..) => 0.4,
+        _ => 0.55,
     }
 }
 

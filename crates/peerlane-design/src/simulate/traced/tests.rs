@@ -126,7 +126,8 @@ fn all_to_all_goes_as_fast_as_its_paths() {
     let cluster = hgx();
     let job = Job::Workload("all-to-all".parse().unwrap(), vec![Bytes(SIZE)]);
     let played = simulate(&cluster, &job, false).unwrap().0.points[0].time;
-    assert!((got.simulated.time / played - 1.0).abs() < 0.05, "{} for {played}", got.simulated.time);
+    // which counts the first chunk, too
+    assert!((0.9..=1.0).contains(&(got.simulated.time / played)), "{} for {played}", got.simulated.time);
     assert_eq!(got.collectives[0].recorded, None);
 }
 

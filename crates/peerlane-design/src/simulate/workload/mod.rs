@@ -50,6 +50,15 @@ pub enum Algorithm {
     Rail,
 }
 
+/// What an all-to-all takes beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Costs {
+    /// What NCCL or RCCL takes, with the peer access that it uses.
+    Library,
+    /// Nothing: the schedule alone.
+    Schedule,
+}
+
 /// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
@@ -64,7 +73,7 @@ pub enum Workload {
     /// Every GPU gets its part of the sum, around rings.
     ReduceScatter,
     /// Every GPU has a part for every other.
-    AllToAll,
+    AllToAll(Costs),
     /// Every GPU gets what the first has, around rings and in chunks.
     Broadcast,
     /// Every GPU sends to both neighbours along so many dimensions of a periodic grid.
@@ -79,8 +88,8 @@ pub enum Workload {
 
 /// What may be written for a workload.
 pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4), all-reduce, all-gather, reduce-scatter, broadcast (each as NCCL or RCCL does it; or with :ring+ll128, :tree+simple, :nvls … \
-     by that algorithm and protocol), all-reduce:ring|ring-by-number|tree|hierarchical|rail, all-gather:ring, reduce-scatter:ring, \
-     broadcast:ring (the schedule alone), all-to-all, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
+     by that algorithm and protocol), all-to-all (as they do it), all-reduce:ring|ring-by-number|tree|hierarchical|rail, all-gather:ring, reduce-scatter:ring, \
+     broadcast:ring, all-to-all:pairs (the schedule alone), halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 /// The first words of [`WORKLOADS`].
 const NAMES: [&str; 10] = [
@@ -128,7 +137,8 @@ impl FromStr for Workload {
             ["all-reduce", "rail"] => Workload::AllReduce(Algorithm::Rail),
             ["all-gather", "ring"] => Workload::AllGather,
             ["reduce-scatter", "ring"] => Workload::ReduceScatter,
-            ["all-to-all"] => Workload::AllToAll,
+            ["all-to-all"] => Workload::AllToAll(Costs::Library),
+            ["all-to-all", "pairs"] => Workload::AllToAll(Costs::Schedule),
             ["broadcast", "ring"] => Workload::Broadcast,
             [name] if library(name).is_some() => {
                 Workload::Library(library(name).unwrap_or(Collective::AllReduce), Choice::FREE)
@@ -190,7 +200,8 @@ impl fmt::Display for Workload {
             Workload::Library(collective, choice) => write!(f, "{}:{choice}", collective.name()),
             Workload::AllGather => f.write_str("all-gather:ring"),
             Workload::ReduceScatter => f.write_str("reduce-scatter:ring"),
-            Workload::AllToAll => f.write_str("all-to-all"),
+            Workload::AllToAll(Costs::Library) => f.write_str("all-to-all"),
+            Workload::AllToAll(Costs::Schedule) => f.write_str("all-to-all:pairs"),
             Workload::Broadcast => f.write_str("broadcast:ring"),
             Workload::Halo(d) => write!(f, "halo:{d}"),
             Workload::SpinGlass(run) => f.write_str(&run.words()),
@@ -282,7 +293,7 @@ impl Workload {
             Workload::AllReduce(Algorithm::Rail) => layout.rail(size),
             Workload::AllGather => layout.ring("all-gather around rings", size, 1),
             Workload::ReduceScatter => layout.ring("reduce-scatter around rings", size, 1),
-            Workload::AllToAll => layout.all_to_all(size)?,
+            Workload::AllToAll(_) => layout.all_to_all(size)?,
             Workload::Broadcast => layout.broadcast(size),
             Workload::Halo(dimensions) => halo::program(&layout.places, *dimensions, size),
             Workload::SpinGlass(run) => run.program(cluster, router)?,
@@ -324,7 +335,7 @@ impl Workload {
         match self {
             Workload::Library(collective, _) => Some(collective.bus_factor(gpus)),
             Workload::AllReduce(_) => Some(2.0 * (n - 1.0) / n),
-            Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll => Some((n - 1.0) / n),
+            Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll(_) => Some((n - 1.0) / n),
             Workload::Broadcast | Workload::PointToPoint(..) => Some(1.0),
             Workload::Halo(_) | Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_) => None,
         }
