@@ -4,8 +4,11 @@
 mod count;
 mod edges;
 mod expected;
+mod shared;
 
 pub use expected::{ExpectedCollective, ExpectedPoint};
+
+pub(super) use shared::{Between, Share};
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

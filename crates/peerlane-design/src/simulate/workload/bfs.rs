@@ -6,7 +6,7 @@
 
 use super::super::SimulateError;
 use super::super::program::{Adjacency, Program, Round, Step};
-use super::parameters::Parameters;
+use super::super::parameters::Parameters;
 use crate::cluster::{Cluster, Router};
 use peerlane_machine::random::Random;
 

@@ -9,7 +9,7 @@
 
 use super::super::SimulateError;
 use super::super::program::{Program, Round, Step};
-use super::parameters::Parameters;
+use super::super::parameters::Parameters;
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::fabric::{Method, NoMethod};
 use peerlane_model::model::spin_update;
