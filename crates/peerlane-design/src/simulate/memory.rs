@@ -132,11 +132,9 @@ mod tests {
                 assert!((0.5..=2.0).contains(&ratio), "{workload} on {nodes} nodes: {ratio:.2}");
             }
         }
-        for (workload, nodes, megabytes) in [
-            ("bfs:scale=16", 2, 29.0),
-            ("bfs:scale=20", 2, 283.0),
-            ("bfs:scale=22", 2, 1088.0),
-        ] {
+        for (workload, nodes, megabytes) in
+            [("bfs:scale=16", 2, 29.0), ("bfs:scale=20", 2, 283.0), ("bfs:scale=22", 2, 1088.0)]
+        {
             let ratio = estimate(workload, nodes) / megabytes;
             assert!((0.5..=2.0).contains(&ratio), "{workload} on {nodes} nodes: {ratio:.2}");
         }

@@ -339,7 +339,7 @@ fn stepped(
         efficiency: (1.0 - exposed / time).max(0.0),
         algorithm: None,
         protocol: None,
-        idle: Some((1.0 - computing / time).max(0.0)),
+        idle: summary.apart.is_none().then(|| (1.0 - computing / time).max(0.0)),
     };
     let mut tried: Vec<Help> = Vec::new();
     for one in held.iter().filter(|one| helps && one.exposed >= LEAST_SHARE * time).take(MOST_TRIED) {
@@ -356,6 +356,7 @@ fn stepped(
         tried.push(Help { resource: STARTING.to_owned(), time: sooner.time, saves: 1.0 - sooner.time / time });
     }
     tried.sort_by(|a, b| b.saves.total_cmp(&a.saves));
+    let spent = summary.spent.iter().map(|part| (part.on.to_owned(), part.share)).collect();
     let because = "a step of a model is computed from what its parts take, and not played";
     let document = SimulationDocument {
         schema: "peerlane/simulation/2",
@@ -373,7 +374,7 @@ fn stepped(
         step: Some(summary),
         assumptions: cluster.assumptions.clone(),
     };
-    Ok((document, Outcome { time, ..Outcome::default() }))
+    Ok((document, Outcome { time, spent, ..Outcome::default() }))
 }
 
 fn point(

@@ -8,7 +8,7 @@ mod shared;
 
 pub use expected::{ExpectedCollective, ExpectedPoint};
 
-pub(super) use shared::{Between, Share};
+pub(super) use shared::{Between, Share, all_edges};
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

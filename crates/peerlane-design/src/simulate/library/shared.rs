@@ -1,7 +1,7 @@
 //! What groups of GPUs that lie alike have of the way between nodes while all of them communicate.
 
 use super::count::{Count, Held};
-use super::edges::Edge;
+use super::edges::{Edge, ring, trees};
 use super::{Algorithm, Library};
 use crate::cluster::{Cluster, Component, Router};
 use crate::simulate::SimulateError;
@@ -45,6 +45,19 @@ fn count<'c, 'r, 'a>(cluster: &'c Cluster, router: &'r mut Router<'a>) -> Count<
     Count { cluster, router, nodes: cluster.taking.0.min(cluster.nodes), orders: vec![vec![0]], share: 1.0 }
 }
 
+/// Edges of rings and of trees through groups of nodes, `apart` from one to the next, that are all nodes of so many together; each
+/// with so many bytes.
+pub(in super::super) fn all_edges(nodes: usize, group: usize, apart: usize, bytes: f64) -> [Vec<Edge>; 2] {
+    [ring(group as u32), trees(group as u32)].map(|of_group| {
+        let starts = (0..nodes).filter(|node| node % (group * apart) < apart);
+        let at = |start: usize, member: u32| start + member as usize * apart;
+        let all =
+            starts.flat_map(|start| of_group.iter().map(move |(a, b, share)| (at(start, *a), at(start, *b), share)));
+        let inside = all.filter(|(a, b, _)| *a < nodes && *b < nodes);
+        inside.map(|(a, b, share)| (a as u32, b as u32, share * bytes)).collect()
+    })
+}
+
 /// A rate, and what holds it.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Share(Held);
@@ -67,13 +80,19 @@ impl Share {
 }
 
 impl Library {
-    /// The same where no more than this goes between nodes, in bytes a second of bus bandwidth.
+    /// The same where no more than this goes between nodes: around their rings in bytes of bus bandwidth a second, up and down
+    /// their trees in bytes of the collective.
     #[must_use]
-    pub(in super::super) fn sharing(mut self, most: &Share) -> Self {
+    pub(in super::super) fn sharing(mut self, [ring, tree]: &[Share; 2]) -> Self {
+        let factor = self.job.collective.bus_factor(self.job.ranks);
         for algorithm in Algorithm::ALL {
-            if self.carried.of(algorithm).is_some_and(|rate| rate > most.rate()) {
-                self.carried = self.carried.with(algorithm, Some(most.rate()));
-                self.held[algorithm as usize] = most.0.clone();
+            let most = match algorithm {
+                Algorithm::Tree | Algorithm::NvlsTree => tree.0.times(factor),
+                _ => ring.0.clone(),
+            };
+            if self.carried.of(algorithm).is_some_and(|rate| rate > most.rate) {
+                self.carried = self.carried.with(algorithm, Some(most.rate));
+                self.held[algorithm as usize] = most;
             }
         }
         self

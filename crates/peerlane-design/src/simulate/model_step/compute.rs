@@ -20,8 +20,6 @@ const BEST: f64 = 0.8;
 /// What attention reaches of what products do: on an A100 up to 0.73 of the data sheet's rate forward and 0.63 backward (Dao,
 /// FlashAttention-2, 2023), where products reach 0.87.
 const ATTENTION: f64 = 0.8;
-/// What kernels reach of the memory's rate (`local_copy_efficiency`).
-const MEMORY: f64 = 0.8;
 /// Attention's operations in a backward pass over those of the forward pass, where it computes its weights again.
 pub(super) const ATTENTION_BACK: f64 = 2.5;
 
@@ -40,6 +38,8 @@ pub struct Gpu {
     pub memory_rate: f64,
     /// The data sheet's.
     pub memory_peak: f64,
+    /// What copies within the GPU reach of that.
+    pub copies: f64,
     /// Bytes of its memory, where they are known.
     pub memory: Option<f64>,
     /// How the rate of products is known, in words.
@@ -63,7 +63,10 @@ impl Gpu {
         let first = cluster.gpus().first().copied();
         let node = first.map(|gpu| fabric.node(gpu));
         let part = node.and_then(|node| {
-            node.part.as_deref().and_then(|key| parts.get(key)).or_else(|| parts.of_node(node.kind, node.product.as_deref()))
+            node.part
+                .as_deref()
+                .and_then(|key| parts.get(key))
+                .or_else(|| parts.of_node(node.kind, node.product.as_deref()))
         });
         let constant = |name: &str| part.and_then(|part| part.constant(name));
         let key = match format {
@@ -81,7 +84,11 @@ impl Gpu {
             ))
         };
         let model = Model::new(&cluster.node, parts);
-        let memory_peak = first.and_then(|gpu| model.memory_rate(gpu)).map_or(f64::INFINITY, |rate| rate.bytes_per_second());
+        // what copies within the GPU reach of it (`local_copy_efficiency`)
+        let reached =
+            first.and_then(|gpu| model.memory_rate(gpu)).map_or(f64::INFINITY, |rate| rate.bytes_per_second());
+        let product = node.and_then(|node| node.product.as_deref());
+        let memory_peak = part.and_then(|part| part.memory_rate(product)).map_or(reached, |gb| gb * 1e9);
         let memory = memory.or(constant("memory_size").map(|gb| gb * 1e9));
         let (peak, products, attention, memory_rate, how) = match pace {
             Pace::Rate(rate) => {
@@ -103,10 +110,10 @@ impl Gpu {
                     (true, None) => "assumed".to_owned(),
                 };
                 let how = format!("{} % of the data sheet's, {how}", number(share * 100.0));
-                (peak, peak * share, peak * share * ATTENTION, memory_peak * MEMORY * scale, how)
+                (peak, peak * share, peak * share * ATTENTION, reached * scale, how)
             }
         };
-        Ok(Gpu { title, peak, products, attention, memory_rate, memory_peak, memory, how })
+        Ok(Gpu { title, peak, products, attention, memory_rate, memory_peak, copies: reached, memory, how })
     }
 
     /// Seconds of products with these parameters, for so many tokens.

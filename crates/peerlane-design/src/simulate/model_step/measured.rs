@@ -22,11 +22,16 @@ impl std::str::FromStr for Measured {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}': write TIME@GPUS as 12.3s@64 or 850ms@64, and after a comma what differs: ,pp=2,batch=256");
+        let wrong = || {
+            format!(
+                "'{text}': write TIME@GPUS as 12.3s@64 or 850ms@64, and after a comma what differs: ,pp=2,batch=256"
+            )
+        };
         let (time, rest) = text.split_once('@').ok_or_else(wrong)?;
         let (gpus, words) = rest.split_once(',').unwrap_or((rest, ""));
         let time = time.trim();
-        let (number, unit) = time.strip_suffix("ms").map_or((time.strip_suffix('s').unwrap_or(time), 1.0), |ms| (ms, 1e-3));
+        let (number, unit) =
+            time.strip_suffix("ms").map_or((time.strip_suffix('s').unwrap_or(time), 1.0), |ms| (ms, 1e-3));
         let time = number.trim().parse::<f64>().ok().map(|n| n * unit).filter(|t| t.is_finite() && *t > 0.0);
         let gpus = gpus.trim().parse::<usize>().ok().filter(|n| *n > 0);
         Ok(Measured { time: time.ok_or_else(wrong)?, gpus: gpus.ok_or_else(wrong)?, words: words.trim().to_owned() })

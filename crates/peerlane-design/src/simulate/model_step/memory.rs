@@ -88,9 +88,8 @@ impl Stage {
     /// What the memory of one of its GPUs holds.
     pub fn memory(&self, model: &Architecture, split: &Split, size: Option<f64>) -> Memory {
         let share = |from: u8| if split.zero >= from { [self.sharing, self.sharing_experts] } else { [1.0, 1.0] };
-        let of = |bytes: f64, [common, experts]: [f64; 2]| {
-            bytes * (self.held.common / common + self.held.experts / experts)
-        };
+        let of =
+            |bytes: f64, [common, experts]: [f64; 2]| bytes * (self.held.common / common + self.held.experts / experts);
         let gathered = if split.zero == 3 { 2.0 * WIDTH * self.layer } else { 0.0 };
         let [with, without] = self.layers;
         let layers = with * activations(model, split, true, self) + without * activations(model, split, false, self);

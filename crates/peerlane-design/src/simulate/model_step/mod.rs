@@ -65,14 +65,19 @@ impl Step {
     /// Where the batch is not divided so.
     pub fn scaled(&self, ratio: f64, weak: bool) -> Result<Self, SimulateError> {
         let Step::Training(training) = self else {
-            let why = format!("{}: copies serve prompts of their own, so that it scales with their number", self.words());
+            let why =
+                format!("{}: copies serve prompts of their own, so that it scales with their number", self.words());
             return Err(SimulateError::Workload(why));
         };
         let times = |n: usize, ratio: f64| -> Result<usize, SimulateError> {
             let scaled = n as f64 * ratio;
             let whole = scaled.round();
             if whole < 1.0 || (scaled - whole).abs() > 1e-9 * scaled {
-                return Err(SimulateError::Workload(format!("{}: {n} sequences do not divide by {}", self.words(), 1.0 / ratio)));
+                return Err(SimulateError::Workload(format!(
+                    "{}: {n} sequences do not divide by {}",
+                    self.words(),
+                    1.0 / ratio
+                )));
             }
             Ok(whole as usize)
         };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::SimulateError;
-use super::super::library::{Between, Library, Share};
+use super::super::library::{Between, Library, Share, all_edges};
 use crate::cluster::{Cluster, Component, Place, Router};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
@@ -91,6 +91,8 @@ pub struct Rates<'c> {
     times: HashMap<(Kind, Groups, u64), Took>,
     holders: Vec<Holder>,
     shares: HashMap<(Kind, Groups), Rc<Shares>>,
+    /// Whether communication takes no time.
+    silent: bool,
 }
 
 /// What messages have: the pace within a node and between nodes, and seconds until they begin.
@@ -122,6 +124,7 @@ impl<'c> Rates<'c> {
             times: HashMap::new(),
             holders: Vec::new(),
             shares: HashMap::new(),
+            silent: false,
         })
     }
 
@@ -130,6 +133,24 @@ impl<'c> Rates<'c> {
     pub fn in_graphs(mut self) -> Self {
         self.run = Ranks::Graph;
         self
+    }
+
+    /// The same where all communication takes no time.
+    #[must_use]
+    pub fn silent(&self) -> Rates<'c> {
+        Rates {
+            cluster: self.cluster,
+            faster: None,
+            gpus: self.gpus.clone(),
+            run: self.run,
+            ranks: self.ranks,
+            between: None,
+            libraries: HashMap::new(),
+            times: HashMap::new(),
+            holders: Vec::new(),
+            shares: HashMap::new(),
+            silent: true,
+        }
     }
 
     /// What holds bytes, by the numbers of [`Took::by`].
@@ -147,7 +168,7 @@ impl<'c> Rates<'c> {
     /// # Errors
     /// Where a rate is not known.
     pub fn took(&mut self, kind: Kind, groups: Groups, bytes: f64) -> Result<Took, SimulateError> {
-        if groups.size < 2 || bytes <= 0.0 {
+        if groups.size < 2 || bytes <= 0.0 || self.silent {
             return Ok(Took::default());
         }
         let size = bytes.min(1e18).ceil() as u64;
@@ -188,7 +209,8 @@ impl<'c> Rates<'c> {
         let most = match &mut self.between {
             Some(between) if layout.nodes > 1 => {
                 let nodes = self.ranks.div_ceil(self.gpus.len());
-                Some(between.pace(&rings(&layout, nodes))?)
+                let [ring, tree] = all_edges(nodes, layout.nodes, layout.apart, layout.sharing as f64);
+                Some([between.pace(&ring)?, between.pace(&tree)?])
             }
             _ => None,
         };
@@ -327,17 +349,6 @@ impl<'c> Rates<'c> {
         let latency = ways.iter().map(|way| way.latency).fold(0.0, f64::max);
         Ok((solution.rates[slowest], holder(&mut self.holders, &name, component.as_ref()), latency))
     }
-}
-
-/// Rings of the nodes of all groups, with the bytes of as many groups as a node is in.
-fn rings(layout: &Layout, nodes: usize) -> Vec<(u32, u32, f64)> {
-    let span = layout.nodes * layout.apart;
-    let next = |a: usize| {
-        let (block, place) = (a / span * span, a % span);
-        let to = block + (place + layout.apart) % span;
-        (to < nodes).then_some((a as u32, to as u32, layout.sharing as f64))
-    };
-    (0..nodes).filter_map(next).collect()
 }
 
 fn holder(holders: &mut Vec<Holder>, name: &str, component: Option<&Component>) -> Option<u16> {

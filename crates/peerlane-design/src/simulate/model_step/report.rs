@@ -149,9 +149,11 @@ fn model(of: &Architecture) -> ModelSummary {
     ModelSummary { name, parameters, active, source: of.source.clone() }
 }
 
-fn computing(gpu: &Gpu) -> ComputingSummary {
-    let (peak_tflops, tflops) = (gpu.peak / 1e12, gpu.products / 1e12);
-    ComputingSummary { gpu: gpu.title.clone(), peak_tflops, tflops, how: gpu.how.clone() }
+impl ComputingSummary {
+    pub(crate) fn of(gpu: &Gpu) -> Self {
+        let (peak_tflops, tflops) = (gpu.peak / 1e12, gpu.products / 1e12);
+        ComputingSummary { gpu: gpu.title.clone(), peak_tflops, tflops, how: gpu.how.clone() }
+    }
 }
 
 fn name(of: Of) -> &'static str {
@@ -261,7 +263,7 @@ fn bottleneck(spent: &Spent, communication: &[Communication], rates: &Rates) -> 
     (time > 0.0).then(|| rates.holders()[by].name.clone())
 }
 
-pub(super) fn of_training(job: &Training, gpu: &Gpu, cost: &Cost, rates: &Rates) -> StepSummary {
+pub(crate) fn of_training(job: &Training, gpu: &Gpu, cost: &Cost, rates: &Rates) -> StepSummary {
     let time = cost.time();
     StepSummary {
         kind: "training",
@@ -275,7 +277,7 @@ pub(super) fn of_training(job: &Training, gpu: &Gpu, cost: &Cost, rates: &Rates)
         tokens_per_second_per_gpu: cost.tokens / time / cost.gpus as f64,
         mfu: Some(cost.operations / time / cost.gpus as f64 / gpu.peak),
         memory_share: None,
-        computing: computing(gpu),
+        computing: ComputingSummary::of(gpu),
         spent: spent_on(&cost.spent),
         communication: communicated(&cost.communication, rates),
         memory: cost.memory,
@@ -300,7 +302,7 @@ pub(super) fn of_serving(job: &Serving, gpu: &Gpu, served: &Served, rates: &Rate
         mfu: (job.phase == Phase::Prefill)
             .then(|| served.operations / served.tokens * served.rate / served.gpus as f64 / gpu.peak),
         memory_share: served.memory_share.filter(|share| share.is_finite() && *share > 0.0),
-        computing: computing(gpu),
+        computing: ComputingSummary::of(gpu),
         spent: spent_on(&served.spent),
         communication: communicated(&served.communication, rates),
         memory: served.memory,

@@ -264,7 +264,9 @@ impl Serving {
             flash: true,
         };
         let mut bytes = 0.0;
-        for (count, with_experts) in [(with, true), (layers - with, false)].into_iter().filter(|(count, _)| *count > 0.0) {
+        for (count, with_experts) in
+            [(with, true), (layers - with, false)].into_iter().filter(|(count, _)| *count > 0.0)
+        {
             spent.computing += count
                 * match decode {
                     true => {
@@ -287,7 +289,14 @@ impl Serving {
             let shared = self.ep > 1 && model.experts.is_some_and(|experts| experts.shared == 0);
             let times = 2.0 * layers - if shared { with } else { 0.0 };
             spent.tensor = times * took.time;
-            list.push(Communication { of: Of::Tensor, kind, ranks: self.tp, times: times * pp, bytes: exchanged, took });
+            list.push(Communication {
+                of: Of::Tensor,
+                kind,
+                ranks: self.tp,
+                times: times * pp,
+                bytes: exchanged,
+                took,
+            });
         }
         if let Some(experts) = model.experts.filter(|_| self.ep > 1) {
             let bytes = tokens / tp * (experts.top * model.hidden) as f64 * WIDTH * self.imbalance;
@@ -356,9 +365,7 @@ impl Serving {
         }
         let operations = match model.latent {
             // all heads read one vector
-            Some(latent) => {
-                2.0 * (self.length * model.heads * (2 * latent.key_value + latent.rope)) as f64
-            }
+            Some(latent) => 2.0 * (self.length * model.heads * (2 * latent.key_value + latent.rope)) as f64,
             None => model.attention_operations(self.length as f64),
         };
         let kept = sequences * read;
@@ -398,14 +405,8 @@ impl Serving {
         if of_decode + of_prefill > gpus {
             return self.refuse(format!("tp={} and prefill-tp={prefill_tp} need more than {gpus} GPUs", self.tp));
         }
-        let prefill = Serving {
-            phase: Phase::Prefill,
-            tp: prefill_tp,
-            batch: prefill_batch,
-            ep: 1,
-            dp: 1,
-            ..self.clone()
-        };
+        let prefill =
+            Serving { phase: Phase::Prefill, tp: prefill_tp, batch: prefill_batch, ep: 1, dp: 1, ..self.clone() };
         let prefill = prefill.cost(gpu, gpus, rates)?;
         let length = self.length + self.output / 2;
         let decode =
@@ -415,7 +416,8 @@ impl Serving {
         let away = if gpus > rates.node_size() { rates.node_size() } else { of_prefill };
         let senders = prefill_tp.min(self.model.kv_heads.max(1)) as f64;
         let senders = if self.model.latent.is_some() { 1.0 } else { senders };
-        let transfer = rates.took(Kind::Message, Groups { size: 2, stride: away }, bytes * prefill_batch as f64 / senders)?;
+        let transfer =
+            rates.took(Kind::Message, Groups { size: 2, stride: away }, bytes * prefill_batch as f64 / senders)?;
         let read = prefill_batch as f64 / prefill.spent.total();
         let answered = self.batch as f64 * (of_decode / self.tp) as f64 / (self.output as f64 * decode.spent.total());
         let mut best = ((0, 0), 0.0);

@@ -276,7 +276,8 @@ pub(super) fn read_model(given: &mut Parameters) -> Result<(Architecture, String
     let ffn = take(given, "ffn", 1 << 22, &mut model.ffn)?;
     take(given, "vocab", 1 << 24, &mut model.vocab)?;
     let (mut count, mut top, mut width) = model.experts.map_or((0, 2, 0), |e| (e.count, e.top, e.ffn));
-    if take(given, "experts", 1 << 16, &mut count)? | take(given, "topk", 1 << 16, &mut top)?
+    if take(given, "experts", 1 << 16, &mut count)?
+        | take(given, "topk", 1 << 16, &mut top)?
         | take(given, "expert_ffn", 1 << 22, &mut width)?
     {
         if count == 0 {
@@ -285,7 +286,8 @@ pub(super) fn read_model(given: &mut Parameters) -> Result<(Architecture, String
         if top > count {
             return Err(given.refuse(format!("topk={top} is more than experts={count}")));
         }
-        let like = model.experts.unwrap_or(Experts { count, top, ffn: width, shared: 0, dense_layers: 0, node_limit: None });
+        let like =
+            model.experts.unwrap_or(Experts { count, top, ffn: width, shared: 0, dense_layers: 0, node_limit: None });
         let ffn = if width == 0 { model.ffn } else { width };
         model.experts = Some(Experts { count, top, ffn, ..like });
     }
@@ -406,9 +408,11 @@ impl Training {
         if !self.overlap {
             text.push_str(",no-overlap");
         }
-        for (name, value, default) in
-            [("tp-overlap", self.tp_overlap, 0.0), ("ep-overlap", self.ep_overlap, 0.0), ("imbalance", self.imbalance, 1.0)]
-        {
+        for (name, value, default) in [
+            ("tp-overlap", self.tp_overlap, 0.0),
+            ("ep-overlap", self.ep_overlap, 0.0),
+            ("imbalance", self.imbalance, 1.0),
+        ] {
             if value != default {
                 text.push_str(&format!(",{name}={value}"));
             }
@@ -455,7 +459,9 @@ impl Training {
             return refuse("zb is for stages of one chunk: give pp= and no v=".to_owned());
         }
         if zero > 1 && pp > 1 {
-            return refuse(format!("zero={zero} shares what stages with several micro-batches keep: with pp={pp} take zero=1"));
+            return refuse(format!(
+                "zero={zero} shares what stages with several micro-batches keep: with pp={pp} take zero=1"
+            ));
         }
         if ep > 1 {
             let Some(experts) = model.experts else {

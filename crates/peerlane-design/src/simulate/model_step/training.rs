@@ -26,8 +26,6 @@ const BUCKET: f64 = 40e6;
 const BUCKET_EACH: f64 = 1e6;
 /// Bytes that Adam reads and writes for a parameter: gradient, copy and moments in FP32, and the parameter.
 const ADAM: f64 = 30.0;
-/// What kernels reach of the memory's rate.
-const MEMORY: f64 = 0.8;
 
 /// What a step's time is spent on; these make up all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -222,7 +220,9 @@ impl<'t> Stepper<'t> {
             let layer = model.layer(model.experts.is_some());
             Stage {
                 held: self.held(stage),
-                layer: (layer.common() + layer.experts) / split.tp as f64 / if split.ep > 1 { split.ep as f64 } else { 1.0 },
+                layer: (layer.common() + layer.experts)
+                    / split.tp as f64
+                    / if split.ep > 1 { split.ep as f64 } else { 1.0 },
                 layers: [stage.with, stage.without],
                 kept,
                 tokens: self.tokens,
@@ -286,7 +286,14 @@ impl<'t> Stepper<'t> {
                 1 => 2.0 * (p - 1.0) * took.time * (m / p).max(1.0),
                 _ => 2.0 * (p - 1.0 + p * (v - 1.0)) * took.time,
             };
-            communication.push(Communication { of: Of::Stages, kind: Kind::Message, ranks: split.pp, times: 2.0 * m * v, bytes, took });
+            communication.push(Communication {
+                of: Of::Stages,
+                kind: Kind::Message,
+                ranks: split.pp,
+                times: 2.0 * m * v,
+                bytes,
+                took,
+            });
         }
         let most = stages(model, &split).into_iter().map(|stage| self.held(stage));
         let held = most.max_by(|a, b| (a.common + a.experts).total_cmp(&(b.common + b.experts))).unwrap_or_default();
@@ -294,7 +301,7 @@ impl<'t> Stepper<'t> {
         let share = |n: f64| if split.zero > 0 { n } else { 1.0 };
         let [common, experts] = self.groups().map(|groups| share(groups.size as f64));
         let own = held.common / common + held.experts / experts;
-        spent.optimizer = own * ADAM / (self.gpu.memory_peak * MEMORY);
+        spent.optimizer = own * ADAM / self.gpu.copies;
         let sequences = (self.laid.copies * self.laid.micro * split.mbs) as f64;
         let tokens = sequences * job.seq as f64;
         Ok(Cost {
@@ -506,7 +513,8 @@ impl<'t> Stepper<'t> {
         let pairs = stage.with * self.pairs_of(true) + stage.without * self.pairs_of(false);
         let pairs = m * (passes * pairs + if model.vocab > 0 { ends } else { 0.0 });
         let bytes = self.tokens * model.hidden as f64 * WIDTH;
-        let kinds = if split.sp { [Collective::AllGather, Collective::ReduceScatter] } else { [Collective::AllReduce; 2] };
+        let kinds =
+            if split.sp { [Collective::AllGather, Collective::ReduceScatter] } else { [Collective::AllReduce; 2] };
         for (collective, took) in kinds.into_iter().zip(pair).filter(|(_, took)| took.time > 0.0) {
             let kind = Kind::Collective(collective);
             list.push(Communication { of: Of::Tensor, kind, ranks: split.tp, times: pairs, bytes, took });
@@ -548,3 +556,6 @@ impl Pass {
         self.computing + self.waits.all()
     }
 }
+
+#[cfg(test)]
+mod tests;
