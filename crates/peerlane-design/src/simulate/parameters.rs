@@ -2,6 +2,9 @@
 
 use super::SimulateError;
 
+/// Numbers that may be large or small are not smaller.
+const LEAST: f64 = 1e-6;
+
 /// What stands behind a workload's name.
 pub(super) struct Parameters<'t> {
     workload: &'t str,
@@ -50,15 +53,15 @@ impl<'t> Parameters<'t> {
         }
     }
 
-    /// Takes a number above 0 and at most `most` where it is given.
+    /// Takes a number from [`LEAST`] to `most` where it is given.
     pub(super) fn numbered(&mut self, key: &str, most: f64) -> Result<Option<f64>, SimulateError> {
         if !self.has(key) {
             return Ok(None);
         }
         let number = self.number(key, 1.0)?;
-        match number <= most {
+        match (LEAST..=most).contains(&number) {
             true => Ok(Some(number)),
-            false => Err(self.refuse(format!("{key} is at most {most}, not {number}"))),
+            false => Err(self.refuse(format!("{key} is from {LEAST} to {most}, not {number}"))),
         }
     }
 

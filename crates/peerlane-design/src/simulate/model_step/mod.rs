@@ -8,6 +8,8 @@ pub mod architecture;
 pub mod compute;
 pub mod measured;
 pub mod memory;
+#[cfg(test)]
+mod published;
 pub mod rates;
 pub mod report;
 pub mod serving;
