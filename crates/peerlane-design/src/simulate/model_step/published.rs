@@ -122,7 +122,7 @@ fn scores(figures: &[Figure]) -> Vec<Scored<'_>> {
 
 fn table(scores: &[Scored]) -> String {
     let mut text = String::from(
-        "| | n | median | worst | linear | first |\n| --- | --- | --- | --- | --- | --- |\n",
+        "|error in %|n|median|worst|linear|first|\n|---|---|---|---|---|---|\n",
     );
     let group = |family: &str| GROUPS.iter().position(|(begin, _)| family.starts_with(begin)).unwrap();
     let errors = |of: Option<usize>, first: bool, straight: bool| -> Vec<f64> {
@@ -139,7 +139,7 @@ fn table(scores: &[Scored]) -> String {
         let worst = own.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap();
         writeln!(
             text,
-            "| {name} | {} | {:.1} % | {:+.1} % | {:.1} % | {:.0} % |",
+            "|{name}|{}|{:.1}|{:+.1}|{:.1}|{:.0}|",
             own.len(),
             100.0 * median_of(&own),
             100.0 * worst,
