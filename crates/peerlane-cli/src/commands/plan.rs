@@ -61,11 +61,12 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
     headings.extend(contexts.then_some("cp"));
     headings.extend(["pp", "v", "dp"]);
     headings.extend(experts.then_some("ep"));
-    headings.extend(["zero", "mbs", "recompute", "slower by"]);
+    headings.extend(["zero", "mbs", "again", "slower by"]);
     let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
     let row = |(i, split): (usize, &PlannedSplit)| {
         let step = &split.step;
-        let share = |on: &[&str]| -> f64 { step.spent.iter().filter(|s| on.contains(&s.on)).map(|s| s.share).sum() };
+        let share =
+            |on: &[&str]| step.spent.iter().filter(|s| on.contains(&s.on)).fold(0.0, |sum, spent| sum + spent.share);
         let mut row = vec![
             (i + 1).to_string(),
             number(step.time),
@@ -78,7 +79,12 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
         row.extend(contexts.then(|| split.cp.to_string()));
         row.extend([split.pp.to_string(), split.chunks.to_string(), split.dp.to_string()]);
         row.extend(experts.then(|| split.ep.to_string()));
-        row.extend([split.zero.to_string(), split.mbs.to_string(), split.recompute.to_owned(), slower(plan, split)]);
+        row.extend([
+            split.zero.to_string(),
+            split.mbs.to_string(),
+            again(split.recompute).to_owned(),
+            slower(plan, split),
+        ]);
         row
     };
     columns(out, &headings, &plan.best.iter().enumerate().map(row).collect::<Vec<_>>(), 0)?;
@@ -91,11 +97,12 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
         if let Some(by) = &step.bottleneck {
             hang(out, "  bottleneck  ", by)?;
         }
-        hang(out, "  workload    ", &first.workload)?;
+        // as one line, to be copied
+        writeln!(out, "  {}", first.workload)?;
     }
     if let Some(large) = &plan.too_large {
         let gb = number(large.memory / 1e9);
-        hang(out, "\nDoes not fit: ", &format!("{} s with {gb} GB a GPU: {}", number(large.time), large.workload))?;
+        writeln!(out, "\nFaster with more memory: {} s with {gb} GB a GPU\n  {}", number(large.time), large.workload)?;
     }
     if verbose {
         for sentence in &plan.assumptions {
@@ -105,15 +112,22 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
     Ok(())
 }
 
-/// Why a split is slower than the first.
-fn slower(plan: &PlanDocument, split: &PlannedSplit) -> String {
-    let Some(first) = plan.best.first() else { return String::new() };
-    let more = split.step.time / first.step.time - 1.0;
-    if std::ptr::eq(first, split) {
-        return String::new();
+/// What is computed again.
+fn again(recompute: &str) -> &str {
+    match recompute {
+        "selective" => "some",
+        "full" => "all",
+        none => none,
     }
-    let most = split.loses_by.iter().take(2).filter(|loss| loss.time > 0.1 * (split.step.time - first.step.time));
-    let named: Vec<String> =
-        most.map(|Loss { on, time }| format!("{} +{} s", model_step::short(on), number(*time))).collect();
-    format!("{}: {}", percent(more), if named.is_empty() { "as fast".to_owned() } else { named.join(", ") })
+}
+
+/// Why a split is slower than the first: what it spends most more time on.
+fn slower(plan: &PlanDocument, split: &PlannedSplit) -> String {
+    let Some(first) = plan.best.first().filter(|first| !std::ptr::eq(*first, split)) else { return String::new() };
+    let more = percent(split.step.time / first.step.time - 1.0);
+    match split.loses_by.first().filter(|loss| loss.time > 0.0) {
+        Some(Loss { on, time }) if *time >= 1.0 => format!("{more}, {on} {} s", number(*time)),
+        Some(Loss { on, time }) => format!("{more}, {on} {} ms", number(*time * 1e3)),
+        None => more,
+    }
 }

@@ -15,6 +15,8 @@ use crate::simulate::model_step::training::{Cost, Stepper};
 const LEAST_TOKENS: usize = 1024;
 /// Most chunks of a stage.
 const MOST_CHUNKS: usize = 12;
+/// What takes more than this multiple of the memory is not shown as what more memory would give.
+const WORTH_SAYING: f64 = 1.5;
 /// Most sequences of a micro-batch.
 const MOST_SEQUENCES: usize = 64;
 
@@ -144,13 +146,18 @@ pub fn search(
         }
     }
     let first = found.best.first().map_or(f64::INFINITY, |first| first.cost.time());
+    let most = gpu.memory.map_or(f64::INFINITY, |size| WORTH_SAYING * size);
     for (time, _, split) in least.iter().filter(|(_, fits, _)| !*fits) {
         let fastest = found.too_large.as_ref().map_or(first, |known| known.cost.time());
         if *time >= fastest {
             break;
         }
         let job = Training { split: *split, ..job.clone() };
-        let cost = Stepper::new(&job, gpu, gpus)?.cost(rates)?;
+        let stepper = Stepper::new(&job, gpu, gpus)?;
+        if stepper.memory().total > most && !found.best.is_empty() {
+            continue;
+        }
+        let cost = stepper.cost(rates)?;
         if cost.time() < fastest {
             found.too_large = Some(Planned { split: *split, cost });
         }

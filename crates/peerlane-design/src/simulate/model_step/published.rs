@@ -121,9 +121,7 @@ fn scores(figures: &[Figure]) -> Vec<Scored<'_>> {
 }
 
 fn table(scores: &[Scored]) -> String {
-    let mut text = String::from(
-        "|error in %|n|median|worst|linear|first|\n|---|---|---|---|---|---|\n",
-    );
+    let mut text = String::from("|error in %|n|median|worst|linear|first|\n|---|---|---|---|---|---|\n");
     let group = |family: &str| GROUPS.iter().position(|(begin, _)| family.starts_with(begin)).unwrap();
     let errors = |of: Option<usize>, first: bool, straight: bool| -> Vec<f64> {
         let own =

@@ -169,13 +169,14 @@ impl Split {
 }
 
 impl fmt::Display for Split {
+    /// Without what goes without saying.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Split { tp, sp, cp, pp, chunks, zero_bubble, dp, ep, zero, mbs, recompute } = *self;
         write!(f, "tp={tp}")?;
-        if tp > 1 {
-            f.write_str(if sp { ",sp" } else { ",no-sp" })?;
+        if tp > 1 && !sp {
+            f.write_str(",no-sp")?;
         }
-        for (name, value, default) in [("cp", cp, 1), ("pp", pp, 0), ("v", chunks, 1), ("dp", dp, 0), ("ep", ep, 1)] {
+        for (name, value, default) in [("cp", cp, 1), ("pp", pp, 1), ("v", chunks, 1), ("dp", dp, 0), ("ep", ep, 1)] {
             if value != default {
                 write!(f, ",{name}={value}")?;
             }
@@ -183,7 +184,13 @@ impl fmt::Display for Split {
         if zero_bubble {
             f.write_str(",zb")?;
         }
-        write!(f, ",zero={zero},mbs={mbs},recompute={}", recompute.name())
+        for (name, value) in [("zero", usize::from(zero)), ("mbs", mbs)].into_iter().filter(|(_, value)| *value != 1) {
+            write!(f, ",{name}={value}")?;
+        }
+        match recompute {
+            Recompute::Selective => Ok(()),
+            how => write!(f, ",recompute={}", how.name()),
+        }
     }
 }
 
@@ -394,7 +401,10 @@ impl Training {
 
     /// As it is written.
     pub fn words(&self) -> String {
-        let mut text = format!("training:{},{},seq={}", self.model_words, self.split, self.seq);
+        let mut text = format!("training:{},{}", self.model_words, self.split);
+        if self.seq != self.model.context {
+            text.push_str(&format!(",seq={}", self.seq));
+        }
         text.push_str(&match self.batch {
             Batch::Micro(n) => format!(",micro={n}"),
             Batch::Sequences(n) => format!(",batch={n}"),
