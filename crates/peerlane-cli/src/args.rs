@@ -10,6 +10,7 @@ mod measure;
 mod new;
 mod nodes;
 mod place;
+mod plan;
 mod shared;
 mod simulate;
 mod top;
@@ -32,8 +33,9 @@ pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use new::NewArgs;
 pub(crate) use nodes::NodesArgs;
 pub(crate) use place::{PlaceArgs, PlaceFormat};
+pub(crate) use plan::PlanArgs;
 pub(crate) use shared::{Force, Judgement, Learn, Redact, Rules};
-pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, SweepArgs, Traces, is_trace};
+pub(crate) use simulate::{Grown, HOP_LATENCY, SimulateArgs, Steps, SweepArgs, Traces, is_trace};
 pub(crate) use top::TopArgs;
 pub(crate) use tune::TuneArgs;
 
@@ -144,6 +146,8 @@ pub(crate) enum Command {
     Simulate(SimulateArgs),
     /// Simulate workloads on several machines or clusters, and compare them
     Sweep(SweepArgs),
+    /// Find the split of a model over a cluster that trains it fastest
+    Plan(PlanArgs),
     /// Write a system file of a machine to build, from its board's slot table, and check it
     New(NewArgs),
     /// Save what this machine reports about itself, for analysis elsewhere

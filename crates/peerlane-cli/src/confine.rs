@@ -34,6 +34,7 @@ fn outputs(command: &Command) -> Option<Vec<&Path>> {
         Command::Fleet(args) => (&args.targets, false, vec![args.judgement.html.as_deref()]),
         Command::Sweep(args) => (&args.targets, false, vec![args.csv.as_deref()]),
         Command::Accuracy(args) => (&args.targets, false, vec![]),
+        Command::Plan(args) => (std::slice::from_ref(&args.target), false, vec![]),
         Command::New(args) => (&[], false, vec![Some(&args.file)]),
         Command::Man(args) => (&[], false, vec![args.output.as_deref()]),
         Command::Systems(_) | Command::Completions(_) | Command::Help(_) => (&[], false, vec![]),

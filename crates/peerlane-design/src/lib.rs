@@ -11,6 +11,7 @@ pub mod infer;
 pub mod measured_cluster;
 pub mod nic_gpus;
 pub mod place;
+pub mod planner;
 pub mod simulate;
 pub mod simulated_cluster;
 pub mod site;

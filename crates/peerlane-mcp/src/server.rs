@@ -58,7 +58,7 @@ pub(crate) struct Ends {
 pub(crate) struct Work {
     #[serde(flatten)]
     inputs: Inputs,
-    /// `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast`, `halo:3`, `training:tp=8,pp=1,…`.
+    /// `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast`, `halo:3`, `training:model=llama-3-8b,tp=8,…`.
     workload: String,
     /// Message sizes: `64KiB..1GiB` or `1MiB,64MiB`; of a collective as nccl-tests counts them, of a halo one face.
     #[serde(default)]

@@ -56,8 +56,8 @@ pub mod target;
 pub use target::{Opened, Opener, open};
 
 pub use peerlane_design::{
-    builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, simulate, simulated_cluster, site, tune,
-    upgrades, what_if,
+    builder, case, cluster, compare, infer, measured_cluster, nic_gpus, place, planner, simulate, simulated_cluster,
+    site, tune, upgrades, what_if,
 };
 pub use peerlane_judge::{accuracy, action, check, fleet, gate, nodes as nodes_check, selftest, thresholds, verdict};
 pub use peerlane_machine::{

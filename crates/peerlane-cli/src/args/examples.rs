@@ -3,7 +3,7 @@
 use clap::Command;
 
 /// A command, and its examples, each with what it is for. `topo.txt`, `run.json` and `records` stand for a user's own.
-const EXAMPLES: [(&str, [[&str; 2]; 2]); 23] = [
+const EXAMPLES: [(&str, [[&str; 2]; 2]); 24] = [
     (
         "check",
         [
@@ -107,6 +107,13 @@ const EXAMPLES: [(&str, [[&str; 2]; 2]); 23] = [
         [
             ["peerlane sweep hgx-h100 hgx-h200 -w all-reduce", "one workload on two machines"],
             ["peerlane sweep dgx-1v dgx-2 -w all-reduce -w all-to-all --rank", "one table"],
+        ],
+    ),
+    (
+        "plan",
+        [
+            ["peerlane plan llama-3-8b hgx-h100 --batch 128", "eight GPUs, 128 sequences a step"],
+            ["peerlane plan llama-3-70b hgx-h100 --nodes 16 --network rail --batch 4M", "128 GPUs, 4 million tokens"],
         ],
     ),
     (

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use peerlane::input_file;
+use peerlane::simulate::model_step::measured::Measured;
 use peerlane::simulate::scaling::Scaling;
 use peerlane::simulate::workload::{Sizes, Workload};
 
@@ -31,7 +32,9 @@ WORKLOAD is one of:
   spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|METHOD,strong|weak
   bfs:scale=18,edges=16,seed=1
                             breadth-first search of an R-MAT graph, level by level
-  training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
+  training:model=llama-3-70b,tp=8,pp=4,batch=512,…  a step of training: peerlane help planning
+  decode:…, prefill:…, serve:…
+                            inference: a token of each sequence, prompts, and both on GPUs of their own
   FILE.jsonl                transfers, collectives and computations with their dependencies, one per line
   FILE, FOLDER              a recorded step of training: Chakra's traces (.et, .json) or profiles of PyTorch (.json,
                             .json.gz), one a rank or one for all
@@ -56,6 +59,8 @@ pub(crate) struct SimulateArgs {
     pub(crate) sizes: Sizes,
     #[command(flatten)]
     pub(crate) traces: Traces,
+    #[command(flatten)]
+    pub(crate) steps: Steps,
     /// Scaling over numbers of nodes: weak (constant work per GPU) or strong (constant total work). Node
     /// counts: those of --nodes, or powers of two up to all nodes. Size: the largest of --sizes
     #[arg(long, value_name = "weak|strong", conflicts_with_all = ["helps", "trace"])]
@@ -95,6 +100,8 @@ pub(crate) struct SweepArgs {
     pub(crate) sizes: Sizes,
     #[command(flatten)]
     pub(crate) traces: Traces,
+    #[command(flatten)]
+    pub(crate) steps: Steps,
     /// Show one table of all workloads at the largest size: GB/s sent per GPU, and the rank
     #[arg(long, conflicts_with = "json")]
     pub(crate) rank: bool,
@@ -145,6 +152,15 @@ pub(crate) struct Traces {
     /// By what the recorded time of computing is multiplied, for GPUs other than those of the trace: 0.5 for twice as fast
     #[arg(long, value_name = "RATIO")]
     pub(crate) compute_scale: Option<f64>,
+}
+
+/// How fast GPUs compute in a step of a model.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Steps {
+    /// A step of training that was measured, and on how many GPUs, by which the others are predicted: 12.3s@64; what differs from
+    /// the workload follows: 12.3s@64,pp=2,batch=256
+    #[arg(long, value_name = "TIME@GPUS[,…]")]
+    pub(crate) step_time: Option<Measured>,
 }
 
 /// Switches of the network; placements are ranked by rates alone.

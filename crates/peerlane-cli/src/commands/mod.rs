@@ -13,6 +13,7 @@ mod map;
 mod measure;
 mod new;
 mod place;
+mod plan;
 mod predict;
 mod report;
 mod selftest;
@@ -51,6 +52,7 @@ pub(crate) fn run(command: &Command, out: &mut dyn Write) -> Result<Outcome, Fai
         Command::Discover => crate::live::worker(),
         Command::Survey(args) => gate::survey(args),
         Command::Place(args) => place::run(args, out),
+        Command::Plan(args) => plan::run(args, out),
         Command::Top(args) => top::run(args, out),
         Command::Meter => top::meter(),
         Command::Tune(args) => tune::run(args, out),

@@ -19,7 +19,7 @@ use crate::progress::Bar;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
-use crate::render::{chart, halo};
+use crate::render::{chart, halo, model_step};
 use crate::target::clusters::{clusters, job};
 use crate::{Failure, Outcome, output_file};
 
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     let mut documents = Vec::new();
     let mut written = Ok(());
     for cluster in &clusters {
-        let job = job(&args.workloads, &args.sizes.0, cluster, args.traces)?;
+        let job = job(&args.workloads, &args.sizes.0, cluster, (args.traces, &args.steps))?;
         let _bar = Bar::waiting(&format!("simulating {}", cluster.name));
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
@@ -79,6 +79,8 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     writeln!(out, "\n{} on {}", document.workload, crate::render::text::count(document.gpus, "GPU"))?;
     if let Some(trace) = &document.trace {
         step::show(out, trace)?;
+    } else if let Some(step) = &document.step {
+        model_step::show(out, step, verbose)?;
     } else {
         sizes(out, document)?;
     }
@@ -88,7 +90,7 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     if let Some(idle) = document.points.last().and_then(|p| p.idle).filter(|_| document.trace.is_none()) {
         writeln!(out, "GPUs compute {} of the time.", percent(1.0 - idle))?;
     }
-    if let Some(last) = document.points.last().filter(|p| p.binding.len() > 1) {
+    if let Some(last) = document.points.last().filter(|p| p.binding.len() > 1 && document.step.is_none()) {
         writeln!(out, "\n{}", paint(style::HEADING, &format!("Bottlenecks at {}, by transfer time", size(last.size))))?;
         for binding in last.binding.iter().take(if verbose { usize::MAX } else { 6 }) {
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;

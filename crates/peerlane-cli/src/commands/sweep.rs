@@ -49,7 +49,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut work = Vec::new();
     for word in &args.workloads {
         for cluster in &clusters {
-            work.push((cluster, job(std::slice::from_ref(word), &args.sizes.0, cluster, args.traces)?));
+            work.push((cluster, job(std::slice::from_ref(word), &args.sizes.0, cluster, (args.traces, &args.steps))?));
         }
     }
     let (documents, problems) = all_of(&work);

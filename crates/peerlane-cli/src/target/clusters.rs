@@ -19,7 +19,7 @@ use peerlane::units::{Bytes, Rate, Seconds};
 
 use crate::Failure;
 use crate::args::is_trace;
-use crate::args::{Grown, Machines, Traces};
+use crate::args::{Grown, Machines, Steps, Traces};
 use crate::target::load;
 
 /// The clusters to simulate, and whether some could not be read.
@@ -139,7 +139,12 @@ pub(crate) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
 }
 
 /// The job that workload arguments mean: one workload, or the files and folders of one trace.
-pub(crate) fn job(words: &[String], sizes: &[Bytes], cluster: &Cluster, how: Traces) -> Result<Job, Failure> {
+pub(crate) fn job(
+    words: &[String],
+    sizes: &[Bytes],
+    cluster: &Cluster,
+    (how, steps): (Traces, &Steps),
+) -> Result<Job, Failure> {
     let refused = |e: SimulateError| Failure::new(e.to_string());
     let named = words.join(" ");
     if let Some(word) = words.iter().find(|word| !is_trace(word)) {
@@ -152,7 +157,16 @@ pub(crate) fn job(words: &[String], sizes: &[Bytes], cluster: &Cluster, how: Tra
             return Err(Failure::new(format!("--compute-scale is for traces, and {word} is none: leave it out")));
         }
         let workload = word.parse::<Workload>().map_err(refused)?;
-        return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
+        return match (workload, &steps.step_time) {
+            (Workload::Step(step), measured) => Ok(Job::Step(step, measured.clone())),
+            (_, Some(_)) => {
+                Err(Failure::new(format!("--step-time is for steps of a model, and {word} is none: leave it out")))
+            }
+            (workload, None) => Job::of(workload, sizes.to_vec(), cluster).map_err(refused),
+        };
+    }
+    if steps.step_time.is_some() {
+        return Err(Failure::new(format!("--step-time is for steps of a model, and {named} is a trace: leave it out")));
     }
     let of_trace = |e: SimulateError| match e {
         SimulateError::Workload(why) => Failure::new(format!("{named}: {why}")),

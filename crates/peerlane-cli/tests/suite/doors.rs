@@ -89,7 +89,8 @@ fn table() -> Vec<(&'static str, &'static str, &'static str, Vec<String>)> {
 fn with_file<'a>(command: &'a str, argument: &'a str, rest: &'a [String], file: &'a str) -> Vec<&'a str> {
     let mut words = vec![command];
     words.extend(argument.starts_with("--").then_some(argument));
-    // a target stands first
+    // a target stands first, but for what is planned
+    words.extend((command == "plan").then_some("llama-3-8b"));
     words.push(file);
     words.extend(rest.iter().map(String::as_str));
     words

@@ -21,8 +21,6 @@ const PLAYED: f64 = 50e6;
 const TRANSFER: f64 = 2500.0;
 /// A step of a trace, or of a repetition that is played.
 const STEP: f64 = 135.0;
-/// A step of training, which shares its route with others.
-const TRAINING_STEP: f64 = 130.0;
 /// An edge of a graph while it is made.
 const EDGE: f64 = 16.0;
 
@@ -68,7 +66,7 @@ pub fn of_workload(cluster: &Cluster, workload: &Workload) -> f64 {
             Workload::AllToAll(_) => TRANSFER * n * (n - 1.0).max(0.0),
             // every GPU may have something for every other in a level
             Workload::Bfs(search) => EDGE * 2_f64.powi(search.scale as i32) * search.edges as f64 + TRANSFER * n * n,
-            Workload::Training(step) => TRAINING_STEP * 8.0 * n * step.micro as f64,
+            Workload::Step(_) => LIBRARY * n,
         }
 }
 
@@ -134,14 +132,9 @@ mod tests {
                 assert!((0.5..=2.0).contains(&ratio), "{workload} on {nodes} nodes: {ratio:.2}");
             }
         }
-        for (workload, nodes, megabytes) in [
-            ("training:pp=4,micro=32", 16, 17.0),
-            ("training:pp=4,micro=32", 128, 49.0),
-            ("training:pp=8,micro=256", 128, 268.0),
-            ("bfs:scale=16", 2, 29.0),
-            ("bfs:scale=20", 2, 283.0),
-            ("bfs:scale=22", 2, 1088.0),
-        ] {
+        for (workload, nodes, megabytes) in
+            [("bfs:scale=16", 2, 29.0), ("bfs:scale=20", 2, 283.0), ("bfs:scale=22", 2, 1088.0)]
+        {
             let ratio = estimate(workload, nodes) / megabytes;
             assert!((0.5..=2.0).contains(&ratio), "{workload} on {nodes} nodes: {ratio:.2}");
         }

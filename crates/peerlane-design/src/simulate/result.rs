@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::estimate::Estimate;
 use super::grown::Grown;
 use super::library::{self, Library};
+use super::model_step::Step;
+use super::model_step::measured::Measured;
+use super::model_step::report::{Holding, StepSummary};
 use super::node_rings::NodeRings;
 use super::outcome::{Limits, Outcome, STARTING, run};
 use super::program::Program;
@@ -63,6 +66,9 @@ pub struct SimulationDocument {
     /// Of a trace with collectives: how its time is spent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSummary>,
+    /// Of a step of a model: what it takes, and what for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepSummary>,
     /// What is assumed of the cluster, in sentences.
     pub assumptions: Vec<String>,
 }
@@ -84,7 +90,8 @@ pub struct Point {
     pub binding: Vec<Binding>,
     /// What held the transfer that ended last in each round, by its share of the rounds' time, largest first.
     pub last_held_by: Vec<Binding>,
-    /// Share of the time that it would take were every transfer alone on its way and started at once.
+    /// Share of the time that it would take were every transfer alone on its way and started at once; of a step of a model, that it
+    /// would take without communication.
     pub efficiency: f64,
     /// The algorithm that NCCL or RCCL would choose, where the workload is a collective of theirs: `ring`, `nvls` …
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,11 +137,16 @@ pub enum Job {
     Program(String, Program, u64),
     /// What a trace does: name, trace.
     Trace(String, Box<Recorded>),
+    /// A step of a model, and one that was measured.
+    Step(Step, Option<Measured>),
 }
 
 impl Job {
     /// A workload, at these sizes where it has no sizes.
     pub fn of(workload: Workload, sizes: Vec<Bytes>, cluster: &Cluster) -> Result<Self, SimulateError> {
+        if let Workload::Step(step) = workload {
+            return Ok(Job::Step(step, None));
+        }
         if workload.is_sized() {
             return Ok(Job::Workload(workload, sizes));
         }
@@ -161,6 +173,7 @@ impl Job {
 /// Simulates a job, and where `helps` is set what would make it faster. Returns the last size's outcome, too.
 pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
     match job {
+        Job::Step(step, measured) => return stepped(cluster, step, measured.as_ref(), helps),
         Job::Workload(workload, _) => refuse(cluster, workload)?,
         Job::Program(name, program, _) => {
             memory::refuse_beyond(memory::of_program(program), || name.clone(), cluster.places().len())?;
@@ -174,6 +187,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Workload(_, sizes) => sizes.iter().map(|s| s.0).collect(),
         Job::Program(_, _, bytes) => vec![*bytes],
         Job::Trace(_, trace) => vec![trace.bytes() as u64],
+        Job::Step(..) => Vec::new(),
     };
     let gpus = job.gpus(cluster);
     let seen = matches!(job.workload(), Some(Workload::AllToAll(Costs::Library))).then(|| library::with_peers(cluster));
@@ -214,6 +228,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     let workload = match job {
         Job::Workload(workload, _) => workload.to_string(),
         Job::Program(name, ..) | Job::Trace(name, _) => name.clone(),
+        Job::Step(step, _) => step.words(),
     };
     let document = SimulationDocument {
         schema: "peerlane/simulation/2",
@@ -228,6 +243,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         helps,
         spin_glass: faster(cluster, job),
         trace: if let Job::Trace(_, trace) = job { trace.summary(&last) } else { None },
+        step: None,
         assumptions: cluster.assumptions.clone(),
     };
     Ok((document, last))
@@ -273,6 +289,9 @@ fn once(
         }
         Job::Program(_, program, _) => run(program, router, Engine::Ce),
         Job::Trace(_, trace) => trace.outcome(cluster, router, faster.as_ref()),
+        Job::Step(step, _) => {
+            Err(SimulateError::Workload(format!("{}: a step of a model is computed and not played", step.words())))
+        }
     }
 }
 
@@ -305,6 +324,74 @@ fn played(
         Some(Outcome { time, estimate, .. }) => Ok(Outcome { time, estimate, ..played }),
         None => Ok(played),
     }
+}
+
+/// A step of a model.
+fn stepped(
+    cluster: &Cluster,
+    step: &Step,
+    measured: Option<&Measured>,
+    helps: bool,
+) -> Result<(SimulationDocument, Outcome), SimulateError> {
+    let (summary, held) = step.summary(cluster, measured, None)?;
+    let time = summary.time;
+    let all: f64 = held.iter().map(|one| one.time).sum();
+    let binding = |one: &Holding| Binding {
+        resource: one.name.clone(),
+        share: one.time / all,
+        component: one.component.as_ref().map_or_else(|| one.name.clone(), Component::to_string),
+    };
+    let exposed: f64 = held.iter().map(|one| one.exposed).sum();
+    let bytes = summary.communication.iter().map(|one| one.times * one.bytes).sum::<f64>();
+    let computing = summary.spent.iter().find(|spent| spent.on == "computing").map_or(0.0, |spent| spent.time);
+    let gpus = summary.gpus.max(1);
+    let point = Point {
+        size: (bytes * gpus as f64) as u64,
+        time,
+        algbw: bytes * gpus as f64 / time / 1e9,
+        busbw: None,
+        sent: bytes / time / 1e9,
+        binding: held.iter().map(binding).filter(|one| one.share >= LEAST_SHARE).collect(),
+        last_held_by: Vec::new(),
+        efficiency: (1.0 - exposed / time).max(0.0),
+        algorithm: None,
+        protocol: None,
+        idle: summary.apart.is_none().then(|| (1.0 - computing / time).max(0.0)),
+    };
+    let mut tried: Vec<Help> = Vec::new();
+    for one in held.iter().filter(|one| helps && one.exposed >= LEAST_SHARE * time).take(MOST_TRIED) {
+        let component = one.component.clone().unwrap_or_else(|| Component::Named(one.name.clone()));
+        let resource = component.to_string();
+        if tried.iter().any(|known| known.resource == resource) {
+            continue;
+        }
+        let (faster, _) = step.summary(cluster, measured, Some((component, 2.0)))?;
+        tried.push(Help { resource, time: faster.time, saves: 1.0 - faster.time / time });
+    }
+    if helps && exposed > 0.0 {
+        let (sooner, _) = step.summary(&cluster.with_latencies(0.5), measured, None)?;
+        tried.push(Help { resource: STARTING.to_owned(), time: sooner.time, saves: 1.0 - sooner.time / time });
+    }
+    tried.sort_by(|a, b| b.saves.total_cmp(&a.saves));
+    let spent = summary.spent.iter().map(|part| (part.on.to_owned(), part.share)).collect();
+    let because = "a step of a model is computed from what its parts take, and not played";
+    let document = SimulationDocument {
+        schema: "peerlane/simulation/2",
+        target: cluster.name.clone(),
+        workload: step.words(),
+        gpus,
+        rings: None,
+        points: vec![point],
+        exact: false,
+        estimate: Some(Estimate { because: because.to_owned(), error: None }),
+        rerouted: None,
+        helps: helps.then_some(tried),
+        spin_glass: None,
+        trace: None,
+        step: Some(summary),
+        assumptions: cluster.assumptions.clone(),
+    };
+    Ok((document, Outcome { time, spent, ..Outcome::default() }))
 }
 
 fn point(

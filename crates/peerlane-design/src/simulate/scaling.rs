@@ -191,7 +191,8 @@ mod tests {
         assert!(refused("halo:1", &[0], Scaling::Weak).contains("0 nodes"));
         assert!(refused("halo:1", &[], Scaling::Weak).contains("no number of nodes"));
         assert!(refused("bfs", &[1, 2], Scaling::Weak).contains("only strong"));
-        assert!(refused("training", &[1, 2], Scaling::Strong).contains("only weak"));
+        assert!(refused("training:tp=1,tflops=1", &[1, 3], Scaling::Strong).contains("do not divide"));
+        assert!(refused("decode:model=llama-3-8b,tflops=1", &[1, 2], Scaling::Weak).contains("copies serve"));
         assert!(refused("point-to-point:node0/GPU0:node1/GPU0", &[2], Scaling::Weak).contains("does not scale"));
     }
 }

@@ -300,7 +300,7 @@ mod tests {
         for part in Parts::embedded().iter() {
             assert!(!part.source.is_empty() && !part.title.is_empty(), "{}", part.name);
             for (name, constant) in &part.constants {
-                let units = ["GB/s", "Gb/s", "B", "ns", "us", "1"];
+                let units = ["GB/s", "Gb/s", "TFLOP/s", "GB", "B", "ns", "us", "1"];
                 assert!(units.contains(&constant.unit.as_str()), "{} {name}: {}", part.name, constant.unit);
                 assert!(constant.value.is_finite() && constant.value >= 0.0, "{} {name}", part.name);
                 assert!(constant.source.len() > 10, "{} {name}", part.name);

@@ -17,6 +17,7 @@ pub mod inference;
 pub mod label;
 mod layout;
 pub mod matrix;
+pub mod model_step;
 pub mod nodes;
 pub mod nodes_inference;
 mod nvlink;

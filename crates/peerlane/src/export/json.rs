@@ -38,6 +38,7 @@ mod tests {
             ("traffic", schemars::schema_for!(peerlane_measure::traffic::Head)),
             ("simulation", schemars::schema_for!(peerlane_design::simulate::result::SimulationDocument)),
             ("scaling", schemars::schema_for!(peerlane_design::simulate::scaling::ScalingDocument)),
+            ("plan", schemars::schema_for!(peerlane_design::planner::PlanDocument)),
             ("sweep", schemars::schema_for!(peerlane_design::simulate::result::SweepDocument)),
             ("comparison", schemars::schema_for!(peerlane_design::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(peerlane_judge::selftest::SelfTest)),

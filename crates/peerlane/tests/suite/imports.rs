@@ -24,7 +24,7 @@ const ORDER: [(&str, &str); 11] = [
     ),
     (
         "peerlane-design",
-        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster site infer case upgrades compare place tune",
+        "what_if builder cluster simulate nic_gpus simulated_cluster measured_cluster site infer case upgrades compare place planner tune",
     ),
     ("peerlane-judge", "thresholds finding verdict action check nodes fleet gate selftest accuracy"),
     ("peerlane", "export target"),

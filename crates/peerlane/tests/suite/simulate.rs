@@ -330,21 +330,22 @@ fn a_search_tells_of_every_vertex_that_it_reaches() {
 #[test]
 fn a_training_step_computes_what_the_model_has() {
     let cluster = many("hgx-h200", 4, "rail");
-    let workload: Workload =
-        "training:tp=4,pp=2,params=1e9,layers=8,hidden=1024,tokens=1024,micro=6,tflops=100".parse().unwrap();
-    let router = Router::new(&cluster, Parts::embedded());
-    let program = workload.program(&cluster, &router, 0.0).unwrap();
-    let bytes = program.bytes() as u64;
-    let (document, last) = simulate(&cluster, &Job::Program(workload.to_string(), program, bytes), false).unwrap();
-    // forward and twice that backward, 2 operations a parameter and token, on 4 copies
-    close(last.computed, 3.0 * 2.0 * 1e9 * 1024.0 * 6.0 * 4.0 / 100e12);
-    let point = &document.points[0];
-    // a pipeline of 2 is full for 6 of 7 passes at best
-    assert!(point.idle.unwrap() > 1.0 / 7.0, "{point:?}");
-    assert!(point.time > last.computed / 32.0 * 7.0 / 6.0, "{point:?}");
-    for bad in ["tp=64", "tp=8,pp=3", "dp=100", "tp=0", "lairs=3"] {
-        let made = format!("training:{bad}").parse::<Workload>().and_then(|w| w.program(&cluster, &router, 0.0));
-        assert!(matches!(made, Err(SimulateError::Workload(_))), "{bad}");
+    let job = |words: &str| {
+        let workload: Workload = format!("training:{words}").parse()?;
+        Job::of(workload, Vec::new(), &cluster).and_then(|job| simulate(&cluster, &job, true))
+    };
+    let (document, _) = job("tp=4,pp=2,params=1e9,layers=8,hidden=1024,tokens=1024,micro=6,tflops=100").unwrap();
+    let step = document.step.unwrap();
+    let spent = |on: &str| step.spent.iter().find(|spent| spent.on == on).map_or(0.0, |spent| spent.time);
+    // forward and twice that backward, 2 operations a parameter and token, on 8 GPUs a copy
+    close(spent("computing"), 3.0 * 2.0 * 1e9 * 1024.0 * 6.0 / 8.0 / 100e12);
+    // a pipeline of 2 is full for 6 of 7 passes
+    close(spent("bubble"), (spent("computing") + spent("tensor")) / 6.0);
+    close(step.spent.iter().map(|spent| spent.time).sum(), document.points[0].time);
+    close(step.tokens, 4.0 * 6.0 * 1024.0);
+    assert!(document.helps.unwrap().iter().any(|help| help.resource.contains("NVLink") && help.saves > 0.0));
+    for bad in ["tp=64", "tp=8,pp=3,layers=2", "dp=100", "tp=0", "lairs=3"] {
+        assert!(matches!(job(bad), Err(SimulateError::Workload(_))), "{bad}");
     }
 }
 

@@ -5,9 +5,12 @@ mod count;
 mod edges;
 mod exchange;
 mod expected;
+mod shared;
 
 pub(super) use exchange::{before_exchange, exchanged, with_peers};
 pub use expected::{ExpectedCollective, ExpectedPoint};
+
+pub(super) use shared::{Between, Share, all_edges};
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -5,8 +5,8 @@
 //! vertices that each found for every other, once each).
 
 use super::super::SimulateError;
+use super::super::parameters::Parameters;
 use super::super::program::{Adjacency, Program, Round, Step};
-use super::parameters::Parameters;
 use crate::cluster::{Cluster, Router};
 use peerlane_machine::random::Random;
 

@@ -3,18 +3,17 @@
 mod bfs;
 mod collectives;
 mod halo;
-mod parameters;
 mod pipelined;
 mod sizes;
 mod spin_glass;
 mod trace;
-mod training;
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::SimulateError;
 use super::long_rings::LongRings;
+use super::model_step::Step;
 use super::node_rings::NodeRings;
 use super::program::Program;
 use super::weak_strong::Scaling;
@@ -32,7 +31,6 @@ pub(super) use pipelined::Pipelined;
 pub use sizes::{NoSizes, Sizes};
 pub use spin_glass::{Messages, SpinGlass};
 pub use trace::read_trace;
-pub use training::Training;
 
 /// The schedule of an all-reduce: which transfers it makes, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,17 +80,17 @@ pub enum Workload {
     SpinGlass(SpinGlass),
     /// Breadth-first search of an R-MAT graph.
     Bfs(Bfs),
-    /// A step of training.
-    Training(Training),
+    /// A step of a model.
+    Step(Step),
 }
 
 /// What may be written for a workload.
 pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4), all-reduce, all-gather, reduce-scatter, broadcast (each as NCCL or RCCL does it; or with :ring+ll128, :tree+simple, :nvls … \
      by that algorithm and protocol), all-to-all (as they do it), all-reduce:ring|ring-by-number|tree|hierarchical|rail, all-gather:ring, reduce-scatter:ring, \
-     broadcast:ring, all-to-all:pairs (the schedule alone), halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
+     broadcast:ring, all-to-all:pairs (the schedule alone), halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], decode:…, prefill:…, serve:…, or a file of transfers (.jsonl)";
 
 /// The first words of [`WORKLOADS`].
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 13] = [
     "point-to-point",
     "all-reduce",
     "all-gather",
@@ -103,6 +101,9 @@ const NAMES: [&str; 10] = [
     "spin-glass",
     "bfs",
     "training",
+    "decode",
+    "prefill",
+    "serve",
 ];
 
 impl FromStr for Workload {
@@ -113,8 +114,10 @@ impl FromStr for Workload {
         match name {
             "spin-glass" => return SpinGlass::read(rest).map(Workload::SpinGlass),
             "bfs" => return Bfs::read(rest).map(Workload::Bfs),
-            "training" => return Training::read(rest).map(Workload::Training),
             _ => {}
+        }
+        if let Some(step) = Step::read(name, rest) {
+            return step.map(Workload::Step);
         }
         let words: Vec<&str> = text.split(':').collect();
         Ok(match words.as_slice() {
@@ -206,7 +209,7 @@ impl fmt::Display for Workload {
             Workload::Halo(d) => write!(f, "halo:{d}"),
             Workload::SpinGlass(run) => f.write_str(&run.words()),
             Workload::Bfs(search) => f.write_str(&search.words()),
-            Workload::Training(step) => f.write_str(&step.words()),
+            Workload::Step(step) => f.write_str(&step.words()),
         }
     }
 }
@@ -214,7 +217,7 @@ impl fmt::Display for Workload {
 impl Workload {
     /// Whether it is done with a size; others have their own.
     pub fn is_sized(&self) -> bool {
-        !matches!(self, Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_))
+        !matches!(self, Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Step(_))
     }
 
     /// The rings over a node's GPUs that it goes around; `None` where it goes around none, or a rate is not known.
@@ -281,6 +284,9 @@ impl Workload {
                     format!("{self}: what a library does has no steps to play; {name}:ring is a schedule that has");
                 return Err(SimulateError::Workload(why));
             }
+            Workload::Step(_) => {
+                return Err(SimulateError::Workload(format!("{self}: a step of a model is computed and not played")));
+            }
             Workload::PointToPoint(a, b, via) => {
                 let (from, to) = (cluster.find(a)?, cluster.find(b)?);
                 collectives::message(from, to, size, *via)
@@ -298,7 +304,6 @@ impl Workload {
             Workload::Halo(dimensions) => halo::program(&layout.places, *dimensions, size),
             Workload::SpinGlass(run) => run.program(cluster, router)?,
             Workload::Bfs(search) => search.program(cluster, router)?,
-            Workload::Training(step) => step.program(cluster)?,
         })
     }
 
@@ -316,10 +321,8 @@ impl Workload {
                 Ok((Workload::SpinGlass(run), size))
             }
             (Workload::Bfs(_), Scaling::Weak) => refuse("a graph stays the same, so that only strong scaling is known"),
-            (Workload::Training(_), Scaling::Strong) => {
-                refuse("each copy has its own micro-batches, so that only weak scaling is known")
-            }
-            (Workload::Bfs(_) | Workload::Training(_), _) | (_, Scaling::Weak) => Ok((self.clone(), size)),
+            (Workload::Step(step), _) => Ok((Workload::Step(step.scaled(ratio, scaling == Scaling::Weak)?), size)),
+            (Workload::Bfs(_), _) | (_, Scaling::Weak) => Ok((self.clone(), size)),
             (Workload::Halo(dimensions), Scaling::Strong) => {
                 let d = f64::from(*dimensions);
                 Ok((self.clone(), size / ratio.powf((d - 1.0) / d)))
@@ -337,7 +340,7 @@ impl Workload {
             Workload::AllReduce(_) => Some(2.0 * (n - 1.0) / n),
             Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll(_) => Some((n - 1.0) / n),
             Workload::Broadcast | Workload::PointToPoint(..) => Some(1.0),
-            Workload::Halo(_) | Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_) => None,
+            Workload::Halo(_) | Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Step(_) => None,
         }
     }
 }

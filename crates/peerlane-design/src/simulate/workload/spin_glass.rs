@@ -8,8 +8,8 @@
 //! to host memory, sent from there to the other's, and copied again; with a chunk or a depth these three overlap.
 
 use super::super::SimulateError;
+use super::super::parameters::Parameters;
 use super::super::program::{Program, Round, Step};
-use super::parameters::Parameters;
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::fabric::{Method, NoMethod};
 use peerlane_model::model::spin_update;

@@ -1,6 +1,9 @@
 //! Parameters of a workload: `NAME:key=value,key=value,word`.
 
-use super::super::SimulateError;
+use super::SimulateError;
+
+/// Numbers that may be large or small are not smaller.
+const LEAST: f64 = 1e-6;
 
 /// What stands behind a workload's name.
 pub(super) struct Parameters<'t> {
@@ -15,7 +18,7 @@ impl<'t> Parameters<'t> {
         Parameters { workload, words }
     }
 
-    fn refuse(&self, why: String) -> SimulateError {
+    pub(super) fn refuse(&self, why: String) -> SimulateError {
         SimulateError::Workload(format!("{}: {why}", self.workload))
     }
 
@@ -34,6 +37,43 @@ impl<'t> Parameters<'t> {
             return Err(self.refuse(format!("{key} is a whole number from 1 to {most}, not {number}")));
         }
         Ok(number as usize)
+    }
+
+    /// Takes a word after `=`.
+    pub(super) fn text(&mut self, key: &str) -> Option<&'t str> {
+        let at = self.words.iter().position(|(k, v)| *k == key && v.is_some())?;
+        self.words.remove(at).1
+    }
+
+    /// Takes a whole number from 1 to `most` where it is given.
+    pub(super) fn counted(&mut self, key: &str, most: usize) -> Result<Option<usize>, SimulateError> {
+        match self.has(key) {
+            true => self.count(key, 1, most).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes a number from [`LEAST`] to `most` where it is given.
+    pub(super) fn numbered(&mut self, key: &str, most: f64) -> Result<Option<f64>, SimulateError> {
+        if !self.has(key) {
+            return Ok(None);
+        }
+        let number = self.number(key, 1.0)?;
+        match (LEAST..=most).contains(&number) {
+            true => Ok(Some(number)),
+            false => Err(self.refuse(format!("{key} is from {LEAST} to {most}, not {number}"))),
+        }
+    }
+
+    /// Whether a number or word of this name is given.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.words.iter().any(|(k, v)| *k == key && v.is_some())
+    }
+
+    /// Takes a word that stands alone, where it is given.
+    pub(super) fn flag(&mut self, word: &str) -> bool {
+        let at = self.words.iter().position(|(k, v)| v.is_none() && *k == word);
+        at.map(|at| self.words.remove(at)).is_some()
     }
 
     /// Takes one of several words, or the first of them.

@@ -1,0 +1,201 @@
+//! How long a GPU computes: a roofline. Products go at a share of the data sheet's rate for their format, or as fast as memory
+//! gives the weights; what is between products goes at a share of the memory's rate.
+//!
+//! Operations are 2 a parameter and token for products, and for attention 2 for each number that a head multiplies with each other
+//! token (Narayanan et al., SC 2021), half of them where a token sees only those before it. A backward pass takes twice the
+//! products; of flash attention 2.5 times those of its forward pass (Dao, 2023, section 3.1: five products for two).
+
+use super::super::SimulateError;
+use super::architecture::{Architecture, LayerParameters};
+use super::split::{Format, Pace};
+use crate::cluster::Cluster;
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Parts;
+
+/// What products of the shapes of a model reach of the best that was found over many shapes; assumed.
+const OF_BEST: f64 = 0.85;
+/// The best found over many shapes, of the data sheet's rate, where a part does not say: of A100, H100 and B200 0.78 to 0.87
+/// (stas00/ml-engineering, 2025).
+const BEST: f64 = 0.8;
+/// What attention reaches of what products do: on an A100 up to 0.73 of the data sheet's rate forward and 0.63 backward (Dao,
+/// FlashAttention-2, 2023), where products reach 0.87.
+const ATTENTION: f64 = 0.8;
+/// Attention's operations in a backward pass over those of the forward pass, where it computes its weights again.
+pub(super) const ATTENTION_BACK: f64 = 2.5;
+
+/// What a GPU can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Its part's title.
+    pub title: String,
+    /// Operations a second of products: the data sheet's.
+    pub peak: f64,
+    /// Those that computing reaches.
+    pub products: f64,
+    /// Those that attention reaches.
+    pub attention: f64,
+    /// Bytes a second that kernels move in its memory; infinite where a rate for all that it computes is given.
+    pub memory_rate: f64,
+    /// The data sheet's.
+    pub memory_peak: f64,
+    /// What copies within the GPU reach of that.
+    pub copies: f64,
+    /// Bytes of its memory, where they are known.
+    pub memory: Option<f64>,
+    /// How the rate of products is known, in words.
+    pub how: String,
+}
+
+impl Gpu {
+    /// The GPUs of a cluster. `scale` is the rate of computing over what it is taken for otherwise.
+    ///
+    /// # Errors
+    /// Where its part has no rate, and none is given.
+    pub fn of(
+        cluster: &Cluster,
+        format: Format,
+        pace: Pace,
+        memory: Option<f64>,
+        scale: f64,
+    ) -> Result<Self, SimulateError> {
+        let parts = Parts::embedded();
+        let fabric = &cluster.node.fabric;
+        let first = cluster.gpus().first().copied();
+        let node = first.map(|gpu| fabric.node(gpu));
+        let part = node.and_then(|node| {
+            node.part
+                .as_deref()
+                .and_then(|key| parts.get(key))
+                .or_else(|| parts.of_node(node.kind, node.product.as_deref()))
+        });
+        let constant = |name: &str| part.and_then(|part| part.constant(name));
+        let key = match format {
+            Format::Bf16 => "fp16_rate",
+            Format::Fp8 => "fp8_rate",
+            Format::Fp4 => "fp4_rate",
+        };
+        let sheet = constant(key).map(|tflops| tflops * 1e12);
+        let title = part.map_or_else(|| "GPU".to_owned(), |part| part.title.clone());
+        let unknown = || {
+            SimulateError::Workload(format!(
+                "the rate of {} products of {title} in {} is not known: give tflops=, the 10¹² operations a second that it does",
+                format.name(),
+                cluster.name
+            ))
+        };
+        let model = Model::new(&cluster.node, parts);
+        // what copies within the GPU reach of it (`local_copy_efficiency`)
+        let reached =
+            first.and_then(|gpu| model.memory_rate(gpu)).map_or(f64::INFINITY, |rate| rate.bytes_per_second());
+        let product = node.and_then(|node| node.product.as_deref());
+        let memory_peak = part.and_then(|part| part.memory_rate(product)).map_or(reached, |gb| gb * 1e9);
+        let memory = memory.or(constant("memory_size").map(|gb| gb * 1e9));
+        let (peak, products, attention, memory_rate, how) = match pace {
+            Pace::Rate(rate) => {
+                let rate = rate * scale;
+                (sheet.unwrap_or(rate), rate, rate, f64::INFINITY, "as given".to_owned())
+            }
+            Pace::Share(share) => {
+                let peak = sheet.ok_or_else(unknown)?;
+                let rate = peak * share * scale;
+                (peak, rate, rate, f64::INFINITY, format!("{} % of the data sheet's, as given", number(share * 100.0)))
+            }
+            Pace::Roofline => {
+                let peak = sheet.ok_or_else(unknown)?;
+                let best = constant("matmul_efficiency");
+                let share = best.unwrap_or(BEST) * OF_BEST * scale;
+                let how = match (scale == 1.0, best) {
+                    (false, _) => "from the measured step".to_owned(),
+                    (true, Some(_)) => format!("assumed, {OF_BEST} of the best product that was measured"),
+                    (true, None) => "assumed".to_owned(),
+                };
+                let how = format!("{} % of the data sheet's, {how}", number(share * 100.0));
+                (peak, peak * share, peak * share * ATTENTION, reached * scale, how)
+            }
+        };
+        Ok(Gpu { title, peak, products, attention, memory_rate, memory_peak, copies: reached, memory, how })
+    }
+
+    /// Seconds of products with these parameters, for so many tokens.
+    pub fn multiply(&self, parameters: f64, tokens: f64, format: Format) -> f64 {
+        let operations = 2.0 * parameters * tokens / self.products;
+        operations.max(parameters * format.bytes() / self.memory_rate)
+    }
+}
+
+/// Whole where it is large enough.
+fn number(value: f64) -> String {
+    if value >= 9.95 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+/// Seconds of one layer and micro-batch on one GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerTime {
+    /// Forward.
+    pub forward: f64,
+    /// Backward, without what is computed again.
+    pub backward: f64,
+    /// Of the backward pass, the gradients of weights, which nothing waits for.
+    pub weights: f64,
+    /// Of these, attention between tokens, forward.
+    pub core: f64,
+}
+
+/// What a layer works on.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Tokens of a micro-batch that a GPU has.
+    pub tokens: f64,
+    /// Tokens of a sequence.
+    pub seq: f64,
+    /// GPUs that share each matrix.
+    pub tp: f64,
+    /// Whether these share what is between matrices.
+    pub sp: bool,
+    /// Over how many GPUs the experts' work is spread, as `tp` is of the other matrices.
+    pub expert_tp: f64,
+    /// Tokens of the busiest GPU's experts over those of the mean.
+    pub imbalance: f64,
+    /// What is multiplied.
+    pub format: Format,
+    /// Whether attention's weights are computed again in the backward pass.
+    pub flash: bool,
+}
+
+impl Work {
+    /// A layer of a model, with experts or without.
+    pub fn layer(&self, model: &Architecture, with_experts: bool, gpu: &Gpu) -> LayerTime {
+        let Work { tokens, seq, tp, expert_tp, imbalance, format, flash, .. } = *self;
+        let layer: LayerParameters = model.layer(with_experts);
+        let experts = 2.0 * layer.used / expert_tp * tokens * imbalance / gpu.products;
+        let products = gpu.multiply(layer.common() / tp, tokens, format) + experts;
+        let core = model.attention_operations(seq) / 2.0 * tokens / tp / gpu.attention;
+        let between = self.moved(model, with_experts) / gpu.memory_rate;
+        let back = if flash { ATTENTION_BACK } else { 2.0 };
+        LayerTime {
+            forward: products + core + between,
+            backward: 2.0 * products + back * core + 2.0 * between,
+            weights: products,
+            core,
+        }
+    }
+
+    /// Bytes that a layer moves in memory between products, forward: norms read and write their input, sums read two and write
+    /// one, rotations and activations read and write theirs; experts gather and spread their tokens.
+    fn moved(&self, model: &Architecture, with_experts: bool) -> f64 {
+        let (h, ffn) = (model.hidden as f64, model.ffn as f64);
+        let shared = if self.sp { self.tp } else { 1.0 };
+        let of_activation = |width: f64| if model.gated { 6.0 * width } else { 4.0 * width };
+        let [keys, _] = model.core();
+        let rotated = 4.0 * keys * (model.heads + model.kv_heads) as f64 / self.tp;
+        let wide = match model.experts.filter(|_| with_experts) {
+            Some(e) => {
+                let top = e.top as f64 * self.imbalance;
+                top * (of_activation(e.ffn as f64) / self.expert_tp + 8.0 * h / shared)
+                    + of_activation(e.shared as f64) / self.tp
+            }
+            None => of_activation(ffn) / self.tp,
+        };
+        self.tokens * ((8.0 + 12.0) * h / shared + rotated + wide)
+    }
+}
