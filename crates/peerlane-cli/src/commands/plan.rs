@@ -61,7 +61,7 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
     headings.extend(contexts.then_some("cp"));
     headings.extend(["pp", "v", "dp"]);
     headings.extend(experts.then_some("ep"));
-    headings.extend(["zero", "mbs", "again", "slower by"]);
+    headings.extend(["zero", "mbs", "recompute", "slower by"]);
     let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
     let row = |(i, split): (usize, &PlannedSplit)| {
         let step = &split.step;
@@ -82,7 +82,7 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
         row.extend([
             split.zero.to_string(),
             split.mbs.to_string(),
-            again(split.recompute).to_owned(),
+            recomputed(split.recompute).to_owned(),
             slower(plan, split),
         ]);
         row
@@ -113,7 +113,7 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
 }
 
 /// What is computed again.
-fn again(recompute: &str) -> &str {
+fn recomputed(recompute: &str) -> &str {
     match recompute {
         "selective" => "some",
         "full" => "all",

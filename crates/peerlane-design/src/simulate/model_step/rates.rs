@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::SimulateError;
-use super::super::library::{Between, Library, Share, all_edges};
+use super::super::library::{Between, Library, Share, all_edges, before_exchange};
 use crate::cluster::{Cluster, Component, Place, Router};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
@@ -19,8 +19,8 @@ use peerlane_model::collectives::tuner::Ranks;
 use peerlane_model::solve::{Demand, Problem};
 use peerlane_read::catalogue::Parts;
 
-/// Seconds that all messages of an all-to-all, or one to another rank, take to begin: a launch, and a kernel without its steps
-/// (the library's tuner, `peerlane_model::collectives::tuner`).
+/// Seconds that a message to another rank takes to begin: a launch, and a kernel without its steps (the library's tuner,
+/// `peerlane_model::collectives::tuner`).
 const BEGIN: f64 = 15e-6;
 /// The most pairs of nodes whose way through the network is looked at for an all-to-all.
 const MOST_PAIRS: usize = 400_000;
@@ -260,14 +260,15 @@ impl<'c> Rates<'c> {
     fn pairs(&mut self, groups: Groups) -> Result<Shares, SimulateError> {
         let layout = self.layout(groups);
         let (n, local) = (groups.size as f64, layout.devices.len());
-        let mut shares = Shares { within: None, between: None, begin: BEGIN };
+        let taking = (layout.nodes as u32, usize::MAX);
+        let begin = before_exchange(&Cluster { only: layout.devices.clone(), taking, ..self.cluster.clone() })?;
+        let mut shares = Shares { within: None, between: None, begin };
         if local > 1 {
             let sets: Vec<Vec<usize>> = self.node_groups(groups, local);
             let pairs = sets.iter().flat_map(|set| set.iter().flat_map(|a| set.iter().map(move |b| (*a, *b))));
             let pairs: Vec<(usize, usize)> = pairs.filter(|(a, b)| a != b).collect();
-            let (rate, by, latency) = self.at_once(&pairs)?;
+            let (rate, by, _) = self.at_once(&pairs)?;
             shares.within = Some((rate * n, by));
-            shares.begin += latency;
         }
         if layout.nodes > 1 {
             let nodes = self.ranks.div_ceil(self.gpus.len());
