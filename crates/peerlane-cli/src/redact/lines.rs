@@ -144,8 +144,7 @@ fn of_line(line: &str, processes: bool, names: &mut Pseudonyms) -> String {
     if let Some((stamp, rest)) = stamped.and_then(|c| c.get(1).or(c.get(3)).zip(c.get(2).or(c.get(4))))
         && !allowed::is_kernel_line(rest.as_str())
     {
-        let stamp = rules::apply(stamp.as_str(), names);
-        return format!("{} (removed)", names.replace_words(&stamp).unwrap_or(stamp));
+        return format!("{} (removed)", rules::apply(stamp.as_str(), names));
     }
     if let Some(at) = line.find("ommand line: ").map(|at| at + "ommand line: ".len()) {
         line = format!("{}{}", &line[..at], command_line(&line[at..]));
@@ -190,8 +189,7 @@ fn of_line(line: &str, processes: bool, names: &mut Pseudonyms) -> String {
         };
         line = patterns.variable.replace_all(&line, variable).into_owned();
     }
-    let line = rules::apply(&line, names);
-    names.replace_words(&line).unwrap_or(line)
+    rules::apply(&line, names)
 }
 
 /// The stand-in for the value of a key that identifies.

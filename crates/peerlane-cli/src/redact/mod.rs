@@ -15,6 +15,7 @@ mod pseudonyms;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeSet;
 
@@ -58,54 +59,79 @@ const EXTENDED: usize = 0x100;
 /// The most levels of JSON within strings of JSON.
 const MAX_DEPTH: usize = 8;
 
+/// What is done with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// What rules find is replaced, and its names are learned.
+    Rules,
+    /// All names that were learned are replaced, wherever they stand.
+    Names,
+}
+
 /// Replaces what identifies, and remembers by what.
 #[derive(Debug, Default)]
 pub(crate) struct Redactor {
     names: Pseudonyms,
+    /// Whether it was said that there are too many names.
+    said: bool,
 }
 
 impl Redactor {
     /// Learns the names in a text, so that they are found wherever else they stand. All sources are shown to it before
     /// the first is replaced.
     pub(crate) fn learn(&mut self, text: &str) {
-        let _ = self.text(text);
+        let _ = self.nested(text, 0, Pass::Rules);
     }
 
     /// Learns the name of this host.
     pub(crate) fn learn_host(&mut self, name: &str) {
-        let _ = self.text(&format!("hostname: {}\n", name.trim()));
+        self.learn(&format!("hostname: {}\n", name.trim()));
     }
 
     /// The same for files, with their names.
     pub(crate) fn learn_files(&mut self, files: &Files) {
-        let _ = self.files(files);
+        let _ = self.each_file(files, &[Pass::Rules]);
     }
 
     /// A text without what identifies: what a tool printed, JSON, lines of JSON, or a system file.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        self.nested(text, 0)
+        self.each(text, &[Pass::Rules, Pass::Names], |of, text, pass| of.nested(text, 0, pass))
     }
 
-    fn nested(&mut self, text: &str, depth: usize) -> String {
+    fn nested(&mut self, text: &str, depth: usize, pass: Pass) -> String {
         let start = text.trim_start_matches('\u{feff}').trim_start();
         if depth < MAX_DEPTH && start.starts_with(['{', '[']) {
             if let Ok(mut value) = serde_json::from_str::<Value>(start) {
-                self.value(&mut value, depth + 1);
+                self.value(&mut value, depth + 1, pass);
                 return document(value);
             }
             let mut documents = start.lines().map(serde_json::from_str::<Value>);
             if matches!(documents.next(), Some(Ok(Value::Object(_)))) {
-                return start.split_inclusive('\n').map(|line| self.json_line(line, depth)).collect();
+                return start.split_inclusive('\n').map(|line| self.json_line(line, depth, pass)).collect();
             }
         }
-        lines::redact(text, &mut self.names)
+        match pass {
+            Pass::Rules => lines::redact(text, &mut self.names),
+            Pass::Names => self.named(text),
+        }
+    }
+
+    /// A text with all names replaced. Nothing, where there are too many to know them all.
+    fn named(&mut self, text: &str) -> String {
+        if self.names.full() {
+            if !std::mem::replace(&mut self.said, true) {
+                crate::console::say("--redact: there are too many names to replace them all; texts are left out");
+            }
+            return String::new();
+        }
+        self.names.replace_words(text).unwrap_or_else(|| text.to_owned())
     }
 
     /// A line of a growing record, which may be cut.
-    fn json_line(&mut self, line: &str, depth: usize) -> String {
+    fn json_line(&mut self, line: &str, depth: usize, pass: Pass) -> String {
         match serde_json::from_str::<Value>(line) {
             Ok(mut value) => {
-                self.value(&mut value, depth + 1);
+                self.value(&mut value, depth + 1, pass);
                 document(value)
             }
             // half a line is read by nobody
@@ -114,12 +140,12 @@ impl Redactor {
     }
 
     /// Replaces in all strings of a value, and in its keys.
-    fn value(&mut self, value: &mut Value, depth: usize) {
+    fn value(&mut self, value: &mut Value, depth: usize, pass: Pass) {
         match value {
-            Value::String(text) => *text = self.string(text, depth),
-            Value::Array(all) => all.iter_mut().for_each(|one| self.value(one, depth)),
+            Value::String(text) => *text = self.string(text, depth, pass),
+            Value::Array(all) => all.iter_mut().for_each(|one| self.value(one, depth, pass)),
             Value::Object(fields) if fields.get("schema").is_some_and(|s| s == "peerlane/files/1") => {
-                self.tree(fields, depth);
+                self.tree(fields, depth, pass);
             }
             Value::Object(fields) => {
                 let process = fields.contains_key("pid");
@@ -127,15 +153,15 @@ impl Redactor {
                     let lower = key.to_ascii_lowercase();
                     let kind = FIELDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind);
                     let kind = kind.or_else(|| (process && lower == "name").then_some(Kind::Process));
-                    match (&mut field, kind) {
+                    match (&mut field, kind.filter(|_| pass == Pass::Rules)) {
                         (Value::String(text), Some(kind)) => *text = self.field(kind, text),
                         (Value::Number(number), Some(Kind::Number)) => {
                             let new = self.names.of(Kind::Number, &number.to_string());
                             field = new.parse::<u64>().map_or(Value::Null, Value::from);
                         }
-                        (field, _) => self.value(field, depth),
+                        (field, _) => self.value(field, depth, pass),
                     }
-                    let key = if key.len() > 2 { self.line(&key) } else { key };
+                    let key = if key.len() > 2 { self.short(&key, pass) } else { key };
                     fields.insert(key, field);
                 }
             }
@@ -143,16 +169,16 @@ impl Redactor {
         }
     }
 
-    fn string(&mut self, text: &str, depth: usize) -> String {
+    fn string(&mut self, text: &str, depth: usize, pass: Pass) -> String {
         let document = text.contains('\n') || text.starts_with("{\"") || text.starts_with("[{");
-        if document { self.nested(text, depth) } else { self.line(text) }
+        if document { self.nested(text, depth, pass) } else { self.short(text, pass) }
     }
 
     fn field(&mut self, kind: Kind, text: &str) -> String {
         match kind {
             // shapes first, so that it is the same as in other texts
             Kind::Digits => {
-                let done = self.line(text);
+                let done = self.short(text, Pass::Rules);
                 if done == text { self.names.of(Kind::Digits, text) } else { done }
             }
             Kind::Host | Kind::User | Kind::Other => self.names.word(kind, text),
@@ -163,7 +189,8 @@ impl Redactor {
     /// The same for a value that is written as JSON.
     pub(crate) fn serialised<T: Serialize + DeserializeOwned>(&mut self, of: &mut T) {
         if let Ok(mut value) = serde_json::to_value(&*of) {
-            self.value(&mut value, 0);
+            self.value(&mut value, 0, Pass::Rules);
+            self.value(&mut value, 0, Pass::Names);
             if let Ok(redacted) = serde_json::from_value(value) {
                 *of = redacted;
             }
@@ -172,49 +199,59 @@ impl Redactor {
 
     /// One line, or a short text such as a name.
     pub(crate) fn line(&mut self, text: &str) -> String {
-        lines::plain(text, &mut self.names)
+        self.each(text, &[Pass::Rules, Pass::Names], Redactor::short)
+    }
+
+    fn short(&mut self, text: &str, pass: Pass) -> String {
+        match pass {
+            Pass::Rules => lines::plain(text, &mut self.names),
+            Pass::Names => self.named(text),
+        }
     }
 
     /// A `peerlane/files/1` document: its paths and contents are those of files.
-    fn tree(&mut self, fields: &mut serde_json::Map<String, Value>, depth: usize) {
+    fn tree(&mut self, fields: &mut serde_json::Map<String, Value>, depth: usize, pass: Pass) {
         for part in ["text", "hex", "links"] {
             let Some(Value::Object(entries)) = fields.get_mut(part) else { continue };
             for (path, mut entry) in std::mem::take(entries) {
                 if let Value::String(text) = &mut entry {
                     *text = match part {
-                        "text" => self.tree_file(&path, text),
+                        "text" => self.tree_file(&path, text, pass),
                         "hex" => hex_without_serial(text),
-                        _ => self.tree_path(text),
+                        _ => self.short(text, pass),
                     };
                 } else {
-                    self.value(&mut entry, depth + 1);
+                    self.value(&mut entry, depth + 1, pass);
                 }
-                entries.insert(self.tree_path(&path), entry);
+                // names of network devices are in paths
+                entries.insert(self.short(&path, pass), entry);
             }
         }
     }
 
-    /// A path in a tree of sysfs and `/proc`, or the target of a link there: names of network devices are replaced.
-    fn tree_path(&mut self, path: &str) -> String {
-        self.line(path)
-    }
-
     /// A file there: numbers and fixed words, which may equal somebody's name, so only what has a form is replaced.
-    fn tree_file(&mut self, path: &str, text: &str) -> String {
+    fn tree_file(&mut self, path: &str, text: &str, pass: Pass) -> String {
+        if pass == Pass::Names && self.names.full() {
+            return String::new();
+        }
+        if pass == Pass::Names || path.ends_with("/resource") || path.ends_with("cpuinfo") {
+            return text.to_owned();
+        }
         if path.ends_with("sys/kernel/hostname") {
             return self.names.word(Kind::Host, text.trim()) + "\n";
         }
         if path.ends_with("proc/cmdline") {
             return lines::command_line(text) + "\n";
         }
-        if path.ends_with("/resource") || path.ends_with("cpuinfo") {
-            return text.to_owned();
-        }
         text.split_inclusive('\n').map(|line| rules::apply(line, &mut self.names)).collect()
     }
 
     /// Files and links: their contents, their names, and where links lead.
     pub(crate) fn files(&mut self, files: &Files) -> Files {
+        self.each_file(files, &[Pass::Rules, Pass::Names])
+    }
+
+    fn each_file(&mut self, files: &Files, passes: &[Pass]) -> Files {
         let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| root_of(path)).collect();
         let below = |path: &str| {
             let of = |root: &&String| {
@@ -229,26 +266,37 @@ impl Redactor {
         for (path, item) in files.iter() {
             let in_tree = below(path);
             let item = match item {
-                Item::Link(target) => Item::Link(self.tree_path(target)),
+                Item::Link(target) => Item::Link(self.each(target, passes, Redactor::short)),
                 Item::File(bytes) => match (text_of(bytes), &in_tree) {
-                    (Some(text), Some((_, rest))) => Item::File(self.tree_file(rest, &text).into_bytes()),
+                    (Some(text), Some((_, rest))) => Item::File(
+                        self.each(&text, passes, |of, text, pass| of.tree_file(rest, text, pass)).into_bytes(),
+                    ),
                     (Some(text), None) if path.ends_with("proc/cmdline") => {
                         Item::File((lines::command_line(&text) + "\n").into_bytes())
                     }
-                    (Some(text), None) => Item::File(self.text(&text).into_bytes()),
+                    (Some(text), None) => {
+                        Item::File(self.each(&text, passes, |of, text, pass| of.nested(text, 0, pass)).into_bytes())
+                    }
                     (None, _) if path.ends_with("/config") => Item::File(without_serial(bytes)),
                     // nothing reads other binary data, and nothing is known about it
                     (None, _) => continue,
                 },
             };
             let path = match in_tree {
-                Some((root, rest)) if root.is_empty() => self.tree_path(&rest),
-                Some((root, rest)) => format!("{}/{}", self.entry(&root), self.tree_path(&rest)),
+                Some((root, rest)) => {
+                    let rest = self.each(&rest, passes, Redactor::short);
+                    if root.is_empty() { rest } else { format!("{}/{rest}", self.entry(&root)) }
+                }
                 None => self.entry(path),
             };
             done.insert(&path, item);
         }
         done
+    }
+
+    /// A text after some passes, in their order.
+    fn each(&mut self, text: &str, passes: &[Pass], of: impl Fn(&mut Self, &str, Pass) -> String) -> String {
+        passes.iter().fold(text.to_owned(), |text, pass| of(self, &text, *pass))
     }
 
     /// The path of an entry of an archive or folder.

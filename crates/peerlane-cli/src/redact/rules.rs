@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Regex, RegexSet, RegexSetBuilder};
 
 use super::allowed;
 use super::pseudonyms::Kind::{self, Digits, Host, Ipv4, Ipv6, Number, Other, Process, User};
@@ -127,19 +127,38 @@ struct Rule {
     acts: &'static [Act],
 }
 
+/// All patterns, and which of them a line has at all.
+struct Compiled {
+    rules: Vec<Rule>,
+    any: RegexSet,
+}
+
+/// The most bytes of memory for the automaton of all patterns at once.
+const AUTOMATON: usize = 32 << 20;
+
 /// All or none: text of which a part would not be redacted is not let through.
-static COMPILED: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
-    let compile = |(pattern, acts): &(&str, &'static [Act])| Some(Rule { pattern: Regex::new(pattern).ok()?, acts });
-    RULES.iter().map(compile).collect()
+static COMPILED: LazyLock<Option<Compiled>> = LazyLock::new(|| {
+    // a boundary between ASCII letters and others is one too; so automata need not look back, and more is found, not less
+    let texts: Vec<String> = RULES.iter().map(|(pattern, _)| pattern.replace(r"\b", r"(?-u:\b)")).collect();
+    let compile =
+        |(text, (_, acts)): (&String, &(&str, &'static [Act]))| Some(Rule { pattern: Regex::new(text).ok()?, acts });
+    let rules = texts.iter().zip(RULES).map(compile).collect::<Option<_>>()?;
+    let any = RegexSetBuilder::new(&texts).size_limit(AUTOMATON).dfa_size_limit(AUTOMATON).build().ok()?;
+    Some(Compiled { rules, any })
 });
 
 /// A line with everything replaced that a rule finds.
 pub(super) fn apply(line: &str, names: &mut Pseudonyms) -> String {
-    let Some(rules) = COMPILED.as_ref() else { return String::new() };
+    let Some(compiled) = COMPILED.as_ref() else { return String::new() };
+    let mut found = compiled.any.matches(line);
     let mut line = line.to_owned();
-    for rule in rules {
-        if let Some(done) = one(rule, &line, names) {
+    for (i, rule) in compiled.rules.iter().enumerate() {
+        if found.matched(i)
+            && let Some(done) = one(rule, &line, names)
+        {
             line = done;
+            // what was replaced may have made room for another rule
+            found = compiled.any.matches(&line);
         }
     }
     line
@@ -240,6 +259,7 @@ fn host(name: &str, names: &mut Pseudonyms) -> Option<String> {
 /// All patterns compile, and have a group for each act.
 #[cfg(test)]
 pub(super) fn sound() {
+    assert!(COMPILED.is_some());
     for (pattern, acts) in RULES {
         let compiled = Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
         assert_eq!(compiled.captures_len() - 1, acts.len(), "{pattern}");
