@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::allowed;
+use super::blocks::Blocks;
 use super::pseudonyms::{Kind, Pseudonyms};
 use super::rules;
 
 /// Ends of keys whose values identify, in lower case.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 30] = [
     "serial number",
     "serial",
     "serialnumber",
@@ -32,6 +33,14 @@ const KEYS: [&str; 22] = [
     "container id",
     "service tag",
     "inforom serial",
+    "vendor sn",
+    "sn",
+    "chassis serial",
+    "board serial",
+    "product serial",
+    "cluster name",
+    "location",
+    "rack",
 ];
 
 /// Values that identify nothing.
@@ -118,13 +127,16 @@ pub(super) fn redact(text: &str, names: &mut Pseudonyms) -> String {
     // within the list of processes of nvidia-smi
     let mut processes = false;
     let mut prose = false;
-    for whole in text.split_inclusive('\n') {
+    let mut blocks = Blocks::default();
+    let mut all = text.split_inclusive('\n').peekable();
+    while let Some(whole) = all.next() {
         let line = whole.trim_end_matches(['\n', '\r']);
         let end = &whole[line.len()..];
+        let below = all.peek().map_or("", |below| below.trim_end_matches(['\n', '\r']));
         processes = line.contains("Processes:") || (processes && line.starts_with(['|', '+', ' ']));
         let line = match PATTERNS.as_ref().filter(|_| system_file) {
             Some(patterns) => of_system_file(line, &mut prose, patterns, names),
-            None => line.to_owned(),
+            None => blocks.line(line, below, names).unwrap_or_else(|| line.to_owned()),
         };
         done.push_str(&of_line(&line, processes, names));
         done.push_str(end);

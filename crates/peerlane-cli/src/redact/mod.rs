@@ -10,9 +10,12 @@
 //! by stand-ins, the same everywhere ([`pseudonyms`]).
 
 mod allowed;
+mod blocks;
 mod lines;
+mod node_list;
 mod pseudonyms;
 mod rules;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod words;

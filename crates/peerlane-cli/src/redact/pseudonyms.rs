@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use regex::Regex;
 
+use super::allowed;
 use super::words::Words;
 
 /// What an original is, which decides the form of its stand-in.
@@ -33,10 +34,17 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Words that are common in captures: as the name of a host or user they are replaced only where a name stands.
-const COMMON: &str = "^(?i:localhost|root|user|admin|node|pci|host|linux|kernel|nvidia|mellanox|cuda|python|server|client|\
-    test|none|null|unknown|memory|system|name|rate|state|active|ubuntu|debian|centos|rocky|redhat|\
-    (?:gpu|cpu|nic|numa|socket|device|link|port)[0-9]*)$";
+/// Words that are common in captures: as the name of a host, a user, an account or a job they are replaced only where a name
+/// stands. Those that name tools are not here but among [`allowed::is_file_name`].
+const COMMON: &str = "^(?i:localhost|root|user|users|admin|node|nodes|pci|host|hosts|linux|kernel|nvidia|mellanox|cuda|python[0-9.]*|\
+    server|client|test|tests|none|null|unknown|memory|name|rate|state|active|inactive|ubuntu|debian|centos|rocky|redhat|default|\
+    kube|public|batch|debug|normal|train|trainer|training|inference|compute|login|master|worker|head|local|remote|global|service|\
+    daemon|docker|container|slurm|kubernetes|version|product|model|vendor|serial|number|physical|polling|down|idle|alloc|drain|mixed|\
+    running|pending|completed|failed|timeout|power|performance|average|ring|tree|channel|float|half|double|size|count|type|redop|\
+    time|algbw|busbw|peer|access|matrix|switch|bridge|ports|links|width|speed|error|errors|warning|fatal|fault|disabled|enabled|\
+    supported|current|copy|direct|staged|unidirectional|bidirectional|gather|scatter|broadcast|sendrecv|alltoall|allreduce|torch|\
+    pytorch|jax|mpirun|bash|legacy|generic|main|work|data|home|scratch|info|warn|trace|none|auto|system|\
+    (?:gpu|cpu|nic|numa|socket|device|link|port|rank|nvme|switch|nvlink)[0-9]*)$";
 
 /// Shorter values of keys are not searched for elsewhere: they may mean anything.
 const SHORTEST: usize = 6;
@@ -54,6 +62,8 @@ pub(super) struct Pseudonyms {
     known: HashMap<(Kind, String), String>,
     counts: BTreeMap<Kind, usize>,
     issued: HashSet<String>,
+    /// What stands for the digits of an original, whatever is between them.
+    numbers: HashMap<String, usize>,
     /// Originals that are replaced wherever they stand.
     words: Words,
 }
@@ -66,12 +76,22 @@ impl Pseudonyms {
         if original.is_empty() || nothing || self.issued.contains(original) {
             return original.to_owned();
         }
+        // a GUID is the same in all its forms
+        let plain = |text: &str| text.bytes().filter(u8::is_ascii_hexdigit).map(char::from).collect::<String>();
+        let number =
+            (kind == Kind::Digits).then(|| plain(original.strip_prefix("0x").unwrap_or(original)).to_ascii_lowercase());
         let key = (kind, original.to_ascii_lowercase());
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
         if self.full() {
             return String::new();
+        }
+        if let Some(n) = number.as_ref().and_then(|number| self.numbers.get(number)) {
+            let new = in_form(original, *n);
+            self.issued.insert(new.clone());
+            self.known.insert(key, new.clone());
+            return new;
         }
         let count = self.counts.entry(kind).or_default();
         let new = loop {
@@ -95,6 +115,9 @@ impl Pseudonyms {
                 break new;
             }
         };
+        if let Some(number) = number {
+            self.numbers.insert(number, *count);
+        }
         self.known.insert(key, new.clone());
         new
     }
@@ -138,7 +161,7 @@ fn distinctive(word: &str) -> bool {
     let marked = word.contains(|c: char| c.is_ascii_digit() || "-._".contains(c));
     let number = word.bytes().all(|b| b.is_ascii_digit());
     let long = if marked { word.len() > if number { 6 } else { 2 } } else { word.len() > 3 };
-    long && !COMMON_WORDS.as_ref().is_some_and(|common| common.is_match(word))
+    long && !allowed::is_file_name(word) && !COMMON_WORDS.as_ref().is_some_and(|common| common.is_match(word))
 }
 
 /// The address that stands for the nth: of the three ranges for documentation, then of that for benchmarks, then of that

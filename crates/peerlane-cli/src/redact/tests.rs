@@ -2,6 +2,38 @@
 
 use super::*;
 
+#[path = "../../tests/suite/planted.rs"]
+#[allow(dead_code)]
+mod planted;
+#[path = "../../tests/suite/planted_sites.rs"]
+mod planted_sites;
+
+/// The texts themselves, of which outputs show only a part.
+#[test]
+fn nothing_planted_is_left_in_a_text() {
+    let secrets: Vec<_> = planted::SECRETS.iter().chain(planted_sites::SECRETS).collect();
+    let sources: Vec<_> = planted::sources().into_iter().chain(planted_sites::sources()).collect();
+    let mut redactor = Redactor::default();
+    sources.iter().for_each(|(_, text)| redactor.learn(text));
+    let mut found = Vec::new();
+    for (name, text) in &sources {
+        let planted = |text: &str, secret: &str| text.to_lowercase().contains(&secret.to_lowercase());
+        // within a document too, as records hold what tools printed
+        let packed = serde_json::json!({"schema": "x/1", "evidence": [{"name": "x", "text": text}]}).to_string();
+        for done in [redactor.text(text), redactor.text(&packed), Redactor::default().text(text)] {
+            for (kind, secret) in secrets.iter().filter(|(_, secret)| planted(&done, secret)) {
+                let line = done.lines().find(|line| planted(line, secret)).unwrap_or_default();
+                found.push(format!("{name}: {kind} {secret}: {}", &line[..line.len().min(200)]));
+            }
+        }
+    }
+    found.dedup();
+    assert!(found.is_empty(), "{} leaks\n{}", found.len(), found.join("\n"));
+    let all: String = sources.iter().map(|(_, text)| text.to_lowercase()).collect();
+    let absent: Vec<_> = secrets.iter().filter(|(_, secret)| !all.contains(&secret.to_lowercase())).collect();
+    assert!(absent.len() < 2, "planted nowhere: {absent:?}");
+}
+
 /// The row of a table in which NCCL's log goes on.
 #[test]
 fn a_host_behind_a_number_is_replaced() {

@@ -42,6 +42,7 @@ mod one_answer;
 mod options;
 mod place;
 mod planted;
+mod planted_sites;
 mod reading;
 mod recipes;
 mod redact;
