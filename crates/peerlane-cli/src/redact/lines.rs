@@ -254,7 +254,11 @@ fn of_system_file(line: &str, prose: &mut bool, patterns: &Patterns, names: &mut
         return String::new();
     }
     if let Some(value) = line.strip_prefix("name = \"").and_then(|rest| rest.split('"').next()) {
-        return format!("name = \"{}\"", names.word(Kind::Host, value));
+        // one of the catalogue is nobody's
+        return match peerlane::catalogue::system(value) {
+            Some(_) => line.to_owned(),
+            None => format!("name = \"{}\"", names.word(Kind::Host, value)),
+        };
     }
     // a comment after a value
     let line = match line.find(" #") {

@@ -11,6 +11,7 @@
 
 mod allowed;
 mod blocks;
+mod json;
 mod lines;
 mod node_list;
 mod pseudonyms;
@@ -25,42 +26,13 @@ use std::collections::BTreeSet;
 use peerlane::evidence::{Files, Item, decode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub(crate) use allowed::PARAMETERS;
 use pseudonyms::{Kind, Pseudonyms};
 
-/// Fields of JSON documents that identify, in lower case, with what they are.
-const FIELDS: &[(&str, Kind)] = &[
-    ("host", Kind::Host),
-    ("hostname", Kind::Host),
-    ("user", Kind::User),
-    ("username", Kind::User),
-    ("serial", Kind::Other),
-    ("serial_number", Kind::Other),
-    ("uuid", Kind::Digits),
-    ("guid", Kind::Digits),
-    ("node_guid", Kind::Digits),
-    ("port_guid", Kind::Digits),
-    ("sys_image_guid", Kind::Digits),
-    ("pdi", Kind::Digits),
-    ("cluster", Kind::Digits),
-    ("board_id", Kind::Digits),
-    ("asset_tag", Kind::Other),
-    // what a person writes in sentences may say anything
-    ("title", Kind::Other),
-    ("note", Kind::Other),
-    ("comment", Kind::Other),
-    ("pid", Kind::Number),
-    ("lid", Kind::Number),
-];
-
 /// Extended capability of PCI Express that holds a device's serial number, and where extended ones begin.
 const SERIAL_CAPABILITY: u16 = 0x0003;
 const EXTENDED: usize = 0x100;
-
-/// The most levels of JSON within strings of JSON.
-const MAX_DEPTH: usize = 8;
 
 /// What is done with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,16 +74,8 @@ impl Redactor {
     }
 
     fn nested(&mut self, text: &str, depth: usize, pass: Pass) -> String {
-        let start = text.trim_start_matches('\u{feff}').trim_start();
-        if depth < MAX_DEPTH && start.starts_with(['{', '[']) {
-            if let Ok(mut value) = serde_json::from_str::<Value>(start) {
-                self.value(&mut value, depth + 1, pass);
-                return document(value);
-            }
-            let mut documents = start.lines().map(serde_json::from_str::<Value>);
-            if matches!(documents.next(), Some(Ok(Value::Object(_)))) {
-                return start.split_inclusive('\n').map(|line| self.json_line(line, depth, pass)).collect();
-            }
+        if let Some(document) = self.json(text, depth, pass) {
+            return document;
         }
         match pass {
             Pass::Rules => lines::redact(text, &mut self.names),
@@ -130,73 +94,11 @@ impl Redactor {
         self.names.replace_words(text).unwrap_or_else(|| text.to_owned())
     }
 
-    /// A line of a growing record, which may be cut.
-    fn json_line(&mut self, line: &str, depth: usize, pass: Pass) -> String {
-        match serde_json::from_str::<Value>(line) {
-            Ok(mut value) => {
-                self.value(&mut value, depth + 1, pass);
-                document(value)
-            }
-            // half a line is read by nobody
-            Err(_) => String::new(),
-        }
-    }
-
-    /// Replaces in all strings of a value, and in its keys.
-    fn value(&mut self, value: &mut Value, depth: usize, pass: Pass) {
-        match value {
-            Value::String(text) => *text = self.string(text, depth, pass),
-            Value::Array(all) => all.iter_mut().for_each(|one| self.value(one, depth, pass)),
-            Value::Object(fields) if fields.get("schema").is_some_and(|s| s == "peerlane/files/1") => {
-                self.tree(fields, depth, pass);
-            }
-            Value::Object(fields) => {
-                let process = fields.contains_key("pid");
-                for (key, mut field) in std::mem::take(fields) {
-                    let lower = key.to_ascii_lowercase();
-                    let kind = FIELDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind);
-                    let kind = kind.or_else(|| (process && lower == "name").then_some(Kind::Process));
-                    match (&mut field, kind.filter(|_| pass == Pass::Rules)) {
-                        (Value::String(text), Some(kind)) => *text = self.field(kind, text),
-                        (Value::Number(number), Some(Kind::Number)) => {
-                            let new = self.names.of(Kind::Number, &number.to_string());
-                            field = new.parse::<u64>().map_or(Value::Null, Value::from);
-                        }
-                        (field, _) => self.value(field, depth, pass),
-                    }
-                    let key = if key.len() > 2 { self.short(&key, pass) } else { key };
-                    fields.insert(key, field);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    fn string(&mut self, text: &str, depth: usize, pass: Pass) -> String {
-        let document = text.contains('\n') || text.starts_with("{\"") || text.starts_with("[{");
-        if document { self.nested(text, depth, pass) } else { self.short(text, pass) }
-    }
-
-    fn field(&mut self, kind: Kind, text: &str) -> String {
-        match kind {
-            // shapes first, so that it is the same as in other texts
-            Kind::Digits => {
-                let done = self.short(text, Pass::Rules);
-                if done == text { self.names.of(Kind::Digits, text) } else { done }
-            }
-            Kind::Host | Kind::User | Kind::Other => self.names.word(kind, text),
-            kind => self.names.of(kind, text),
-        }
-    }
-
     /// The same for a value that is written as JSON.
     pub(crate) fn serialised<T: Serialize + DeserializeOwned>(&mut self, of: &mut T) {
-        if let Ok(mut value) = serde_json::to_value(&*of) {
-            self.value(&mut value, 0, Pass::Rules);
-            self.value(&mut value, 0, Pass::Names);
-            if let Ok(redacted) = serde_json::from_value(value) {
-                *of = redacted;
-            }
+        let Ok(text) = serde_json::to_string(&*of) else { return };
+        if let Ok(redacted) = serde_json::from_str(&self.text(&text)) {
+            *of = redacted;
         }
     }
 
@@ -209,26 +111,6 @@ impl Redactor {
         match pass {
             Pass::Rules => lines::plain(text, &mut self.names),
             Pass::Names => self.named(text),
-        }
-    }
-
-    /// A `peerlane/files/1` document: its paths and contents are those of files.
-    fn tree(&mut self, fields: &mut serde_json::Map<String, Value>, depth: usize, pass: Pass) {
-        for part in ["text", "hex", "links"] {
-            let Some(Value::Object(entries)) = fields.get_mut(part) else { continue };
-            for (path, mut entry) in std::mem::take(entries) {
-                if let Value::String(text) = &mut entry {
-                    *text = match part {
-                        "text" => self.tree_file(&path, text, pass),
-                        "hex" => hex_without_serial(text),
-                        _ => self.short(text, pass),
-                    };
-                } else {
-                    self.value(&mut entry, depth + 1, pass);
-                }
-                // names of network devices are in paths
-                entries.insert(self.short(&path, pass), entry);
-            }
         }
     }
 
@@ -324,18 +206,6 @@ impl Redactor {
         let ending = endings.into_iter().find(|e| name.to_ascii_lowercase().ends_with(&format!(".{e}")));
         let new = self.names.of(Kind::Source, name);
         ending.filter(|_| new != name).map_or(new.clone(), |ending| format!("{new}.{ending}"))
-    }
-}
-
-/// A document as text, the field that names its format first, by which readers find it.
-fn document(mut value: Value) -> String {
-    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
-    // a value that was read always can be written
-    let text = serde_json::to_string(&value).unwrap_or_default() + "\n";
-    match (schema, text.strip_prefix('{')) {
-        (Some(schema), Some(rest)) if rest.starts_with('}') => format!("{{\"schema\":{schema}{rest}"),
-        (Some(schema), Some(rest)) => format!("{{\"schema\":{schema},{rest}"),
-        _ => text,
     }
 }
 

@@ -21,6 +21,8 @@ enum Act {
     Path,
     /// It is a list of hosts, as Slurm writes them.
     Nodes,
+    /// It is a GUID, unless it is the ids of a PCI device, as the X server writes them.
+    Guid,
     /// It is an image of a container, replaced unless everybody can pull it.
     Image,
 }
@@ -102,7 +104,7 @@ const RULES: &[(&str, &[Act])] = &[
     (r"(?i)\b([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", &[Replace(Digits)]),
     (r"(?i)\bGID:?\s+(?:\[\d+\]\s*)?:?\s*([0-9a-f]{1,4}(?::[0-9a-f]{0,4}){3,})", &[Replace(Digits)]),
     (r"(?i)\b([0-9a-f]{2}(?:[-:][0-9a-f]{2}){5,})\b", &[Replace(Digits)]),
-    (r"(?i)\b([0-9a-f]{4}(?::[0-9a-f]{4}){3,})\b", &[Replace(Digits)]),
+    (r"(?i)\b([0-9a-f]{4}(?::[0-9a-f]{4}){3,})\b", &[Act::Guid]),
     (r"(?i)\b([0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4})\b", &[Replace(Digits)]),
     (r"(?i)\bmac(?: address)?[\x22']?\s*[:=]?\s+([0-9a-f]{12})\b", &[Replace(Digits)]),
     (r"\b(?:GPU|MIG)-([0-9a-f]{8})\b", &[Replace(Digits)]),
@@ -177,6 +179,7 @@ const RULES: &[(&str, &[Act])] = &[
     (r"^\s+altname (\S+)", &[Act::Device]),
     (r"\blogical name: ([^\s/]+)", &[Act::Device]),
     (r"\bmaster (\S+)", &[Act::Device]),
+    (r"\b(veth[0-9a-f]{6,8}|br-[0-9a-f]{12}|cali[0-9a-f]{11}|lxc[0-9a-f]{12})\b", &[Act::Device]),
     (r"^\s*NIC\d+: (\S+)", &[Act::Device]),
     (r"\bCA '([^']+)'", &[Act::Device]),
     (r"\bInfiniband device '([^']+)'", &[Act::Device]),
@@ -266,6 +269,7 @@ fn stand_in(act: Act, text: &str, line: &str, at: std::ops::Range<usize>, names:
         Replace(Ipv6) => (!adjoins(before) && !adjoins(after) && before != Some(':')).then(|| names.of(Ipv6, text)),
         Replace(Other) if public(text) => None,
         Learn(Other) if NOTHING.contains(&text.to_lowercase().as_str()) => None,
+        Act::Guid => (!(text.len() == 19 && line[..at.start].contains("PCI:"))).then(|| names.of(Digits, text)),
         Act::Nodes => node_list::redacted(text, names),
         Act::Image => (!is_public_image(text)).then(|| names.of(Other, text)),
         Replace(kind) => Some(names.of(kind, text)),

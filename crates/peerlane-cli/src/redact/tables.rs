@@ -320,7 +320,7 @@ mod tests {
             done(
                 "JobID           JobName    Account      State\n------------ ---------- ---------- ----------\n12             acme-xyz     acme-2  NODE_FAIL"
             ),
-            "------------ ---------- ---------- ----------\n12             redacted- redacted-  NODE_FAIL"
+            "------------ ---------- ---------- ----------\n12             redacted-1   redacte NODE_FAIL"
         );
         for no in ["the USER of this", "GPU0\tGPU1", "| GPU  Name | Bus-Id | USER", "NAME"] {
             assert!(Table::of(no, "").is_none(), "{no}");

@@ -1,5 +1,7 @@
 //! What is replaced in texts, files and documents, and what stays.
 
+use serde_json::Value;
+
 use super::*;
 
 #[path = "../../tests/suite/planted.rs"]

@@ -49,7 +49,8 @@ impl Words {
         while let Some(word) = next_word(text, at) {
             at = word.end;
             let Some((end, new)) = self.longest(text, word.clone(), &mut lower) else { continue };
-            if BEFORE_OTHERS.iter().any(|before| text[..word.start].ends_with(before)) {
+            let before = &text[..word.start];
+            if BEFORE_OTHERS.iter().any(|other| before.ends_with(other)) || is_part(before) {
                 continue;
             }
             done.push_str(&text[from..word.start]);
@@ -73,6 +74,13 @@ impl Words {
         }
         best
     }
+}
+
+/// Whether what stands before a word is the beginning of the name of a part, which is of the catalogue.
+fn is_part(before: &str) -> bool {
+    let name = before.bytes().rev().take(64).take_while(|b| b.is_ascii_alphanumeric() || *b == b'-').count();
+    let begun = &before[..before.len() - name];
+    begun.ends_with("part = \"") || begun.ends_with("extends = \"")
 }
 
 /// Appends a text in lower case.
@@ -113,6 +121,7 @@ mod tests {
             // a longer name that does not go on hides no other one in it
             ("gpu-node9 gpu-no-node9", "gpu-host-4 host-3-host-4"),
             ("NUMA node9 /node/node9 node9", "NUMA node9 /node/node9 host-4"),
+            ("part = \"epyc-node9\" x = \"a-node9\"", "part = \"epyc-node9\" x = \"a-host-4\""),
             ("ünode9 node9ü node9", "ünode9 node9ü host-4"),
         ] {
             assert_eq!(words.replace(from).as_deref().unwrap_or(from), to);

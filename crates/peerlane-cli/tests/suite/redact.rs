@@ -143,6 +143,11 @@ fn a_redacted_record_and_what_is_made_of_it_identify_nothing() {
         r#""notes":[]"#,
         r#""notes":["pid 918273 (train_acme_llm) of annabel runs /home/annabel/secret-project/x on gpuhost-acme17"]"#,
     );
+    // what tools printed is in it as well
+    let printed = sources().into_iter().chain(planted_sites::sources()).filter(|(name, _)| !name.ends_with("toml"));
+    let printed: Vec<Value> = printed.map(|(name, text)| serde_json::json!({"name": name, "text": text})).collect();
+    assert!(text.contains(r#""evidence":[]"#), "{}", &text[..2000]);
+    let text = text.replace(r#""evidence":[]"#, &format!(r#""evidence":{}"#, serde_json::to_string(&printed).unwrap()));
     fs::write(folder.join("plain.json"), &text).unwrap();
     for way in WAYS {
         let output = run(&folder, &[way, &["plain.json"]].concat());
@@ -198,6 +203,8 @@ fn same(at: &str, plain: &Value, redacted: &Value, differ: &mut Vec<String>) {
             // a redacted document is one line
             let lines = |text: &str| text.split_once(".json:").map(|(file, _)| file.to_owned());
             let line = lines(a).is_some_and(|file| lines(b) == Some(file));
+            // numbers of an InfiniBand fabric are names too
+            let formed = formed || (a.contains("Lid ") && a.len() == b.len());
             if !formed && !line && !STAND_INS.iter().any(|s| b.contains(s)) {
                 differ.push(format!("{at}: {a} → {b}"));
             }
