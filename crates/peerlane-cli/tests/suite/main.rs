@@ -32,6 +32,7 @@ mod gather;
 mod golden;
 mod growing;
 mod help;
+mod hostile;
 mod infer;
 mod judgement;
 mod licences;
