@@ -5,6 +5,7 @@
 
 pub mod bfs;
 pub mod blame;
+pub mod bounds;
 pub mod copy_time;
 pub mod counter;
 pub mod curve;

@@ -36,6 +36,26 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     text.chars().map(escape).collect()
 }
 
+/// Words that only this program says of a machine, and what its lines begin with.
+const VERDICTS: [&str; 7] = ["HEALTHY", "LIMITED", "FAULT", "UNEXPLAINED", "JUDGED", "WORSE", "PASS"];
+const LABELS: [&str; 8] = ["fix", "next", "error", "warning", "note", "no findings", "peerlane:", "checked:"];
+
+/// A name or title from outside where it begins a line: in quotes, if the line could be read as one of this program's own.
+pub fn quoted(name: &str) -> Cow<'_, str> {
+    let mut words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // in small letters they are common words, but at the beginning
+    let first =
+        words.clone().next().is_some_and(|word| VERDICTS.iter().any(|verdict| verdict.eq_ignore_ascii_case(word)));
+    let says = first || words.any(|word| VERDICTS.contains(&word));
+    let begins = name.trim_start().to_lowercase();
+    let is_label =
+        |label: &&str| begins.strip_prefix(*label).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
+    if says || LABELS.iter().any(|label| is_label(&label)) {
+        return format!("\"{}\"", name.replace('"', "'")).into();
+    }
+    name.into()
+}
+
 /// A file's name in a message.
 pub fn shown(path: impl AsRef<Path>) -> String {
     escaped(&path.as_ref().to_string_lossy()).into_owned()
@@ -75,6 +95,23 @@ pub fn lines_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_name_that_says_a_verdict_is_quoted() {
+        for (name, shown) in [
+            ("HEALTHY  no findings; checked: NVLinks", "\"HEALTHY  no findings; checked: NVLinks\""),
+            ("m: \"HEALTHY\"", "\"m: 'HEALTHY'\""),
+            ("Healthy", "\"Healthy\""),
+            ("a card limited to x8", "a card limited to x8"),
+            ("fix  buy another", "\"fix  buy another\""),
+            ("Peerlane: no findings", "\"Peerlane: no findings\""),
+            ("fixture-7", "fixture-7"),
+            ("default-node", "default-node"),
+            ("notebook with two GPUs", "notebook with two GPUs"),
+        ] {
+            assert_eq!(quoted(name), shown);
+        }
+    }
 
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(deny_unknown_fields)]

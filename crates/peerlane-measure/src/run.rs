@@ -3,6 +3,7 @@
 //! `docs/live.md` describes the file. A run holds its machine, the plan, the conditions and a list of
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
 
+mod checksum;
 mod counters;
 pub(crate) mod digits;
 pub mod excerpt;
@@ -16,6 +17,8 @@ mod sets;
 mod testing;
 
 pub use crate::kinds::NO_GPU_MEMORY;
+pub use checksum::unsealed;
+pub(crate) use checksum::{check, sealed};
 pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
 pub(crate) use file::list;
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
@@ -131,9 +134,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Whether a rate or a time can be so: finite, and not below 0.
+    /// Whether a rate or a time can be so, with its interval: finite, and not below 0.
     pub fn is_possible(&self) -> bool {
-        self.value >= 0.0 && self.value.is_finite()
+        [self.value, self.low, self.high].iter().all(|v| *v >= 0.0 && v.is_finite())
     }
 }
 

@@ -219,6 +219,8 @@ pub struct Input {
     /// A pipe delivers when its writer does, so it has none.
     patience: Option<Duration>,
     piece: Cursor<Vec<u8>>,
+    /// Who may do what, of a file on a system with such bits.
+    mode: Option<u32>,
 }
 
 impl Input {
@@ -302,7 +304,19 @@ fn input(path: &Path, kind: Kind, open: impl FnOnce() -> io::Result<File> + Send
         size: if is_pipe { 0 } else { found.len() },
         patience: (!is_pipe).then_some(PATIENCE),
         piece: Cursor::default(),
+        mode: mode(&found).filter(|_| !is_pipe),
     })
+}
+
+#[cfg(unix)]
+fn mode(found: &fs::Metadata) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt;
+    Some(found.permissions().mode())
+}
+
+#[cfg(not(unix))]
+fn mode(_: &fs::Metadata) -> Option<u32> {
+    None
 }
 
 fn opened(path: &Path, may_be_pipe: bool, follow: bool) -> io::Result<File> {
@@ -343,8 +357,18 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, Refused> {
 /// # Errors
 /// The same, and where it is no such text.
 pub fn text(path: &Path, kind: Kind) -> Result<String, Refused> {
+    Ok(text_and_mode(path, kind)?.0)
+}
+
+/// The same with the bits that say who may read it, of the file that was read; `None` for a pipe, or where there are none.
+///
+/// # Errors
+/// The same.
+pub fn text_and_mode(path: &Path, kind: Kind) -> Result<(String, Option<u32>), Refused> {
     let not_text = |_| Refused::of(path, io::Error::new(ErrorKind::InvalidData, "not UTF-8 text"));
-    String::from_utf8(read(path, kind)?).map_err(not_text)
+    let input = open(path, kind)?;
+    let mode = input.mode;
+    Ok((String::from_utf8(input.all()?).map_err(not_text)?, mode))
 }
 
 /// The first bytes of a file; those of a pipe could not be read again.

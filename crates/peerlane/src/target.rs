@@ -162,27 +162,18 @@ impl<'a> Opener<'a> {
     /// What a target holds, and where that is a folder the records in it, each by its own name.
     fn read_all(&self, target: OsString) -> Vec<(String, Result<Source, OpenError>)> {
         let name = target.to_string_lossy().into_owned();
-        // a file is looked into once, by `read`
-        let is_folder = input_file::what(Path::new(&target)).is_ok_and(|what| what == What::Folder);
-        let records = match is_folder && TargetKind::Folder.is(&target) {
-            true => records_in(Path::new(&target)),
-            false => Vec::new(),
-        };
+        let (records, all) = folder_records(&target);
         let read = |path: &PathBuf| (path.to_string_lossy().into_owned(), self.read(path.as_os_str()));
-        let mut all: Vec<_> = records.iter().take(MOST_RECORDS).map(read).collect();
-        let n = records.len();
-        if n > MOST_RECORDS {
-            let why =
-                format!("{name}: the first {MOST_RECORDS} of {n} records; `peerlane fleet {name}` compares them all");
-            all.push((name.clone(), Err(OpenError::new(why))));
+        let mut sources: Vec<_> = records.iter().map(read).collect();
+        if all > records.len() {
+            sources.push((name.clone(), Err(too_many_records(&name, all))));
         }
         let whole = self.read(&target);
-        let is_empty =
-            matches!(&whole, Ok(Source::Text(found)) if found.evidence.is_empty() && found.unread.is_empty());
-        if all.is_empty() || !is_empty {
-            all.insert(0, (name, whole));
+        let is_empty = whole.as_ref().is_ok_and(Source::is_empty);
+        if sources.is_empty() || !is_empty {
+            sources.insert(0, (name, whole));
         }
-        all
+        sources
     }
 
     /// What a target holds.
@@ -246,6 +237,26 @@ impl<'a> Opener<'a> {
     }
 }
 
+/// The records that are opened of a target that is a folder, and how many there are.
+pub fn folder_records(target: &OsStr) -> (Vec<PathBuf>, usize) {
+    // a file is looked into once, by `read`
+    let is_folder = input_file::what(Path::new(target)).is_ok_and(|what| what == What::Folder);
+    let mut records = match is_folder && TargetKind::Folder.is(target) {
+        true => records_in(Path::new(target)),
+        false => Vec::new(),
+    };
+    let all = records.len();
+    records.truncate(MOST_RECORDS);
+    (records, all)
+}
+
+/// Why not all records of a folder are opened.
+pub fn too_many_records(name: &str, all: usize) -> OpenError {
+    OpenError::new(format!(
+        "{name}: the first {MOST_RECORDS} of {all} records; `peerlane fleet {name}` compares them all"
+    ))
+}
+
 /// The records of runs in a folder, and what `infer` found.
 fn records_in(folder: &Path) -> Vec<PathBuf> {
     let is_record = |path: &PathBuf| {
@@ -272,6 +283,11 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, OpenError> {
 }
 
 impl Source {
+    /// Whether it is text in which nothing was found.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Source::Text(found) if found.evidence.is_empty() && found.unread.is_empty())
+    }
+
     /// The machine that a system file describes.
     ///
     /// # Errors

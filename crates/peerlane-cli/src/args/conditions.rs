@@ -102,7 +102,8 @@ fn systems(command: &str, given: &ArgMatches) -> Option<String> {
 /// Options of `measure` that say how processes find each other. `requires` does not refuse them: a TARGET excludes
 /// `--nodes`.
 fn between_nodes(command: &str, given: &ArgMatches) -> Option<String> {
-    let options = ["secret_file", "head", "rendezvous", "rank", "size", "every_rank", "wait", "silence"];
+    let options =
+        ["secret_file", "strict_secrets", "head", "rendezvous", "rank", "size", "every_rank", "wait", "silence"];
     let option = options.into_iter().find(|id| command == "measure" && on_the_command_line(given, id))?;
     let why = format!("--{} is for --nodes, which measures between real nodes: leave it out", option.replace('_', "-"));
     (!is_set(given, "nodes")).then_some(why)

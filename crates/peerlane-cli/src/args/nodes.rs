@@ -23,6 +23,9 @@ pub(crate) struct NodesArgs {
     /// File with the secret that all processes share, in place of the variable PEERLANE_SECRET
     #[arg(long, value_name = "FILE", requires = "nodes")]
     pub(crate) secret_file: Option<PathBuf>,
+    /// Refuse a secret file that others than its owner may read, in place of a warning
+    #[arg(long, requires = "secret_file")]
+    pub(crate) strict_secrets: bool,
     /// Where the process of rank 0 is, if the launcher does not say it
     #[arg(long, value_name = "HOST[:PORT]", value_parser = HostPort::parse, requires = "nodes")]
     pub(crate) head: Option<HostPort>,

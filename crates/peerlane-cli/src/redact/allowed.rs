@@ -56,8 +56,8 @@ pub(crate) const PARAMETERS: [&str; 14] = [
     "transparent_hugepage",
 ];
 
-/// Subsystems whose lines of the kernel's log are kept.
-const SUBSYSTEMS: [&str; 22] = [
+/// Subsystems whose lines of the kernel's log are kept, and marks of the X server's log.
+const SUBSYSTEMS: [&str; 29] = [
     "pci",
     "PCI",
     "NVRM",
@@ -80,6 +80,14 @@ const SUBSYSTEMS: [&str; 22] = [
     "NUMA",
     "ommand line",
     "Xid",
+    // the X server's own
+    "X.Org X Server",
+    "(--) ",
+    "(II) ",
+    "(WW) ",
+    "(EE) ",
+    "(**) ",
+    "(==) ",
 ];
 
 /// A pattern of this module. All of them compile, which a test makes sure.

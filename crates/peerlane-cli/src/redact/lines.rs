@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::allowed;
+use super::blocks::Blocks;
 use super::pseudonyms::{Kind, Pseudonyms};
 use super::rules;
 
 /// Ends of keys whose values identify, in lower case.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 30] = [
     "serial number",
     "serial",
     "serialnumber",
@@ -32,6 +33,14 @@ const KEYS: [&str; 22] = [
     "container id",
     "service tag",
     "inforom serial",
+    "vendor sn",
+    "sn",
+    "chassis serial",
+    "board serial",
+    "product serial",
+    "cluster name",
+    "location",
+    "rack",
 ];
 
 /// Values that identify nothing.
@@ -118,13 +127,16 @@ pub(super) fn redact(text: &str, names: &mut Pseudonyms) -> String {
     // within the list of processes of nvidia-smi
     let mut processes = false;
     let mut prose = false;
-    for whole in text.split_inclusive('\n') {
+    let mut blocks = Blocks::default();
+    let mut all = text.split_inclusive('\n').peekable();
+    while let Some(whole) = all.next() {
         let line = whole.trim_end_matches(['\n', '\r']);
         let end = &whole[line.len()..];
+        let below = all.peek().map_or("", |below| below.trim_end_matches(['\n', '\r']));
         processes = line.contains("Processes:") || (processes && line.starts_with(['|', '+', ' ']));
         let line = match PATTERNS.as_ref().filter(|_| system_file) {
             Some(patterns) => of_system_file(line, &mut prose, patterns, names),
-            None => line.to_owned(),
+            None => blocks.line(line, below, names).unwrap_or_else(|| line.to_owned()),
         };
         done.push_str(&of_line(&line, processes, names));
         done.push_str(end);
@@ -144,8 +156,7 @@ fn of_line(line: &str, processes: bool, names: &mut Pseudonyms) -> String {
     if let Some((stamp, rest)) = stamped.and_then(|c| c.get(1).or(c.get(3)).zip(c.get(2).or(c.get(4))))
         && !allowed::is_kernel_line(rest.as_str())
     {
-        let stamp = rules::apply(stamp.as_str(), names);
-        return format!("{} (removed)", names.replace_words(&stamp).unwrap_or(stamp));
+        return format!("{} (removed)", rules::apply(stamp.as_str(), names));
     }
     if let Some(at) = line.find("ommand line: ").map(|at| at + "ommand line: ".len()) {
         line = format!("{}{}", &line[..at], command_line(&line[at..]));
@@ -190,8 +201,7 @@ fn of_line(line: &str, processes: bool, names: &mut Pseudonyms) -> String {
         };
         line = patterns.variable.replace_all(&line, variable).into_owned();
     }
-    let line = rules::apply(&line, names);
-    names.replace_words(&line).unwrap_or(line)
+    rules::apply(&line, names)
 }
 
 /// The stand-in for the value of a key that identifies.
@@ -244,7 +254,11 @@ fn of_system_file(line: &str, prose: &mut bool, patterns: &Patterns, names: &mut
         return String::new();
     }
     if let Some(value) = line.strip_prefix("name = \"").and_then(|rest| rest.split('"').next()) {
-        return format!("name = \"{}\"", names.word(Kind::Host, value));
+        // one of the catalogue is nobody's
+        return match peerlane::catalogue::system(value) {
+            Some(_) => line.to_owned(),
+            None => format!("name = \"{}\"", names.word(Kind::Host, value)),
+        };
     }
     // a comment after a value
     let line = match line.find(" #") {

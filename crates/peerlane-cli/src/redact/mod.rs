@@ -10,211 +10,133 @@
 //! by stand-ins, the same everywhere ([`pseudonyms`]).
 
 mod allowed;
+mod blocks;
+mod json;
 mod lines;
+mod node_list;
 mod pseudonyms;
 mod rules;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::BTreeSet;
 
 use peerlane::evidence::{Files, Item, decode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub(crate) use allowed::PARAMETERS;
 use pseudonyms::{Kind, Pseudonyms};
-
-/// Fields of JSON documents that identify, in lower case, with what they are.
-const FIELDS: &[(&str, Kind)] = &[
-    ("host", Kind::Host),
-    ("hostname", Kind::Host),
-    ("user", Kind::User),
-    ("username", Kind::User),
-    ("serial", Kind::Other),
-    ("serial_number", Kind::Other),
-    ("uuid", Kind::Digits),
-    ("guid", Kind::Digits),
-    ("node_guid", Kind::Digits),
-    ("port_guid", Kind::Digits),
-    ("sys_image_guid", Kind::Digits),
-    ("pdi", Kind::Digits),
-    ("cluster", Kind::Digits),
-    ("board_id", Kind::Digits),
-    ("asset_tag", Kind::Other),
-    // what a person writes in sentences may say anything
-    ("title", Kind::Other),
-    ("note", Kind::Other),
-    ("comment", Kind::Other),
-    ("pid", Kind::Number),
-    ("lid", Kind::Number),
-];
 
 /// Extended capability of PCI Express that holds a device's serial number, and where extended ones begin.
 const SERIAL_CAPABILITY: u16 = 0x0003;
 const EXTENDED: usize = 0x100;
 
-/// The most levels of JSON within strings of JSON.
-const MAX_DEPTH: usize = 8;
+/// What is done with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// What rules find is replaced, and its names are learned.
+    Rules,
+    /// All names that were learned are replaced, wherever they stand.
+    Names,
+}
 
 /// Replaces what identifies, and remembers by what.
 #[derive(Debug, Default)]
 pub(crate) struct Redactor {
     names: Pseudonyms,
+    /// Whether it was said that there are too many names.
+    said: bool,
 }
 
 impl Redactor {
     /// Learns the names in a text, so that they are found wherever else they stand. All sources are shown to it before
     /// the first is replaced.
     pub(crate) fn learn(&mut self, text: &str) {
-        let _ = self.text(text);
+        let _ = self.nested(text, 0, Pass::Rules);
     }
 
     /// Learns the name of this host.
     pub(crate) fn learn_host(&mut self, name: &str) {
-        let _ = self.text(&format!("hostname: {}\n", name.trim()));
+        self.learn(&format!("hostname: {}\n", name.trim()));
     }
 
     /// The same for files, with their names.
     pub(crate) fn learn_files(&mut self, files: &Files) {
-        let _ = self.files(files);
+        let _ = self.each_file(files, &[Pass::Rules]);
     }
 
     /// A text without what identifies: what a tool printed, JSON, lines of JSON, or a system file.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        self.nested(text, 0)
+        self.each(text, &[Pass::Rules, Pass::Names], |of, text, pass| of.nested(text, 0, pass))
     }
 
-    fn nested(&mut self, text: &str, depth: usize) -> String {
-        let start = text.trim_start_matches('\u{feff}').trim_start();
-        if depth < MAX_DEPTH && start.starts_with(['{', '[']) {
-            if let Ok(mut value) = serde_json::from_str::<Value>(start) {
-                self.value(&mut value, depth + 1);
-                return document(value);
-            }
-            let mut documents = start.lines().map(serde_json::from_str::<Value>);
-            if matches!(documents.next(), Some(Ok(Value::Object(_)))) {
-                return start.split_inclusive('\n').map(|line| self.json_line(line, depth)).collect();
-            }
+    fn nested(&mut self, text: &str, depth: usize, pass: Pass) -> String {
+        if let Some(document) = self.json(text, depth, pass) {
+            return document;
         }
-        lines::redact(text, &mut self.names)
-    }
-
-    /// A line of a growing record, which may be cut.
-    fn json_line(&mut self, line: &str, depth: usize) -> String {
-        match serde_json::from_str::<Value>(line) {
-            Ok(mut value) => {
-                self.value(&mut value, depth + 1);
-                document(value)
-            }
-            // half a line is read by nobody
-            Err(_) => String::new(),
+        match pass {
+            Pass::Rules => lines::redact(text, &mut self.names),
+            Pass::Names => self.named(text),
         }
     }
 
-    /// Replaces in all strings of a value, and in its keys.
-    fn value(&mut self, value: &mut Value, depth: usize) {
-        match value {
-            Value::String(text) => *text = self.string(text, depth),
-            Value::Array(all) => all.iter_mut().for_each(|one| self.value(one, depth)),
-            Value::Object(fields) if fields.get("schema").is_some_and(|s| s == "peerlane/files/1") => {
-                self.tree(fields, depth);
+    /// A text with all names replaced. Nothing, where there are too many to know them all.
+    fn named(&mut self, text: &str) -> String {
+        if self.names.full() {
+            if !std::mem::replace(&mut self.said, true) {
+                crate::console::say("--redact: there are too many names to replace them all; texts are left out");
             }
-            Value::Object(fields) => {
-                let process = fields.contains_key("pid");
-                for (key, mut field) in std::mem::take(fields) {
-                    let lower = key.to_ascii_lowercase();
-                    let kind = FIELDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind);
-                    let kind = kind.or_else(|| (process && lower == "name").then_some(Kind::Process));
-                    match (&mut field, kind) {
-                        (Value::String(text), Some(kind)) => *text = self.field(kind, text),
-                        (Value::Number(number), Some(Kind::Number)) => {
-                            let new = self.names.of(Kind::Number, &number.to_string());
-                            field = new.parse::<u64>().map_or(Value::Null, Value::from);
-                        }
-                        (field, _) => self.value(field, depth),
-                    }
-                    let key = if key.len() > 2 { self.line(&key) } else { key };
-                    fields.insert(key, field);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            return String::new();
         }
-    }
-
-    fn string(&mut self, text: &str, depth: usize) -> String {
-        let document = text.contains('\n') || text.starts_with("{\"") || text.starts_with("[{");
-        if document { self.nested(text, depth) } else { self.line(text) }
-    }
-
-    fn field(&mut self, kind: Kind, text: &str) -> String {
-        match kind {
-            // shapes first, so that it is the same as in other texts
-            Kind::Digits => {
-                let done = self.line(text);
-                if done == text { self.names.of(Kind::Digits, text) } else { done }
-            }
-            Kind::Host | Kind::User | Kind::Other => self.names.word(kind, text),
-            kind => self.names.of(kind, text),
-        }
+        self.names.replace_words(text).unwrap_or_else(|| text.to_owned())
     }
 
     /// The same for a value that is written as JSON.
     pub(crate) fn serialised<T: Serialize + DeserializeOwned>(&mut self, of: &mut T) {
-        if let Ok(mut value) = serde_json::to_value(&*of) {
-            self.value(&mut value, 0);
-            if let Ok(redacted) = serde_json::from_value(value) {
-                *of = redacted;
-            }
+        let Ok(text) = serde_json::to_string(&*of) else { return };
+        if let Ok(redacted) = serde_json::from_str(&self.text(&text)) {
+            *of = redacted;
         }
     }
 
     /// One line, or a short text such as a name.
     pub(crate) fn line(&mut self, text: &str) -> String {
-        lines::plain(text, &mut self.names)
+        self.each(text, &[Pass::Rules, Pass::Names], Redactor::short)
     }
 
-    /// A `peerlane/files/1` document: its paths and contents are those of files.
-    fn tree(&mut self, fields: &mut serde_json::Map<String, Value>, depth: usize) {
-        for part in ["text", "hex", "links"] {
-            let Some(Value::Object(entries)) = fields.get_mut(part) else { continue };
-            for (path, mut entry) in std::mem::take(entries) {
-                if let Value::String(text) = &mut entry {
-                    *text = match part {
-                        "text" => self.tree_file(&path, text),
-                        "hex" => hex_without_serial(text),
-                        _ => self.tree_path(text),
-                    };
-                } else {
-                    self.value(&mut entry, depth + 1);
-                }
-                entries.insert(self.tree_path(&path), entry);
-            }
+    fn short(&mut self, text: &str, pass: Pass) -> String {
+        match pass {
+            Pass::Rules => lines::plain(text, &mut self.names),
+            Pass::Names => self.named(text),
         }
     }
 
-    /// A path in a tree of sysfs and `/proc`, or the target of a link there: names of network devices are replaced.
-    fn tree_path(&mut self, path: &str) -> String {
-        self.line(path)
-    }
-
     /// A file there: numbers and fixed words, which may equal somebody's name, so only what has a form is replaced.
-    fn tree_file(&mut self, path: &str, text: &str) -> String {
+    fn tree_file(&mut self, path: &str, text: &str, pass: Pass) -> String {
+        if pass == Pass::Names && self.names.full() {
+            return String::new();
+        }
+        if pass == Pass::Names || path.ends_with("/resource") || path.ends_with("cpuinfo") {
+            return text.to_owned();
+        }
         if path.ends_with("sys/kernel/hostname") {
             return self.names.word(Kind::Host, text.trim()) + "\n";
         }
         if path.ends_with("proc/cmdline") {
             return lines::command_line(text) + "\n";
         }
-        if path.ends_with("/resource") || path.ends_with("cpuinfo") {
-            return text.to_owned();
-        }
         text.split_inclusive('\n').map(|line| rules::apply(line, &mut self.names)).collect()
     }
 
     /// Files and links: their contents, their names, and where links lead.
     pub(crate) fn files(&mut self, files: &Files) -> Files {
+        self.each_file(files, &[Pass::Rules, Pass::Names])
+    }
+
+    fn each_file(&mut self, files: &Files, passes: &[Pass]) -> Files {
         let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| root_of(path)).collect();
         let below = |path: &str| {
             let of = |root: &&String| {
@@ -229,26 +151,37 @@ impl Redactor {
         for (path, item) in files.iter() {
             let in_tree = below(path);
             let item = match item {
-                Item::Link(target) => Item::Link(self.tree_path(target)),
+                Item::Link(target) => Item::Link(self.each(target, passes, Redactor::short)),
                 Item::File(bytes) => match (text_of(bytes), &in_tree) {
-                    (Some(text), Some((_, rest))) => Item::File(self.tree_file(rest, &text).into_bytes()),
+                    (Some(text), Some((_, rest))) => Item::File(
+                        self.each(&text, passes, |of, text, pass| of.tree_file(rest, text, pass)).into_bytes(),
+                    ),
                     (Some(text), None) if path.ends_with("proc/cmdline") => {
                         Item::File((lines::command_line(&text) + "\n").into_bytes())
                     }
-                    (Some(text), None) => Item::File(self.text(&text).into_bytes()),
+                    (Some(text), None) => {
+                        Item::File(self.each(&text, passes, |of, text, pass| of.nested(text, 0, pass)).into_bytes())
+                    }
                     (None, _) if path.ends_with("/config") => Item::File(without_serial(bytes)),
                     // nothing reads other binary data, and nothing is known about it
                     (None, _) => continue,
                 },
             };
             let path = match in_tree {
-                Some((root, rest)) if root.is_empty() => self.tree_path(&rest),
-                Some((root, rest)) => format!("{}/{}", self.entry(&root), self.tree_path(&rest)),
+                Some((root, rest)) => {
+                    let rest = self.each(&rest, passes, Redactor::short);
+                    if root.is_empty() { rest } else { format!("{}/{rest}", self.entry(&root)) }
+                }
                 None => self.entry(path),
             };
             done.insert(&path, item);
         }
         done
+    }
+
+    /// A text after some passes, in their order.
+    fn each(&mut self, text: &str, passes: &[Pass], of: impl Fn(&mut Self, &str, Pass) -> String) -> String {
+        passes.iter().fold(text.to_owned(), |text, pass| of(self, &text, *pass))
     }
 
     /// The path of an entry of an archive or folder.
@@ -273,18 +206,6 @@ impl Redactor {
         let ending = endings.into_iter().find(|e| name.to_ascii_lowercase().ends_with(&format!(".{e}")));
         let new = self.names.of(Kind::Source, name);
         ending.filter(|_| new != name).map_or(new.clone(), |ending| format!("{new}.{ending}"))
-    }
-}
-
-/// A document as text, the field that names its format first, by which readers find it.
-fn document(mut value: Value) -> String {
-    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
-    // a value that was read always can be written
-    let text = serde_json::to_string(&value).unwrap_or_default() + "\n";
-    match (schema, text.strip_prefix('{')) {
-        (Some(schema), Some(rest)) if rest.starts_with('}') => format!("{{\"schema\":{schema}{rest}"),
-        (Some(schema), Some(rest)) => format!("{{\"schema\":{schema},{rest}"),
-        _ => text,
     }
 }
 

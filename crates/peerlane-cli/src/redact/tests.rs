@@ -1,6 +1,40 @@
 //! What is replaced in texts, files and documents, and what stays.
 
+use serde_json::Value;
+
 use super::*;
+
+#[path = "../../tests/suite/planted.rs"]
+#[allow(dead_code)]
+mod planted;
+#[path = "../../tests/suite/planted_sites.rs"]
+mod planted_sites;
+
+/// The texts themselves, of which outputs show only a part.
+#[test]
+fn nothing_planted_is_left_in_a_text() {
+    let secrets: Vec<_> = planted::SECRETS.iter().chain(planted_sites::SECRETS).collect();
+    let sources: Vec<_> = planted::sources().into_iter().chain(planted_sites::sources()).collect();
+    let mut redactor = Redactor::default();
+    sources.iter().for_each(|(_, text)| redactor.learn(text));
+    let mut found = Vec::new();
+    for (name, text) in &sources {
+        let planted = |text: &str, secret: &str| text.to_lowercase().contains(&secret.to_lowercase());
+        // within a document too, as records hold what tools printed
+        let packed = serde_json::json!({"schema": "x/1", "evidence": [{"name": "x", "text": text}]}).to_string();
+        for done in [redactor.text(text), redactor.text(&packed), Redactor::default().text(text)] {
+            for (kind, secret) in secrets.iter().filter(|(_, secret)| planted(&done, secret)) {
+                let line = done.lines().find(|line| planted(line, secret)).unwrap_or_default();
+                found.push(format!("{name}: {kind} {secret}: {}", &line[..line.len().min(200)]));
+            }
+        }
+    }
+    found.dedup();
+    assert!(found.is_empty(), "{} leaks\n{}", found.len(), found.join("\n"));
+    let all: String = sources.iter().map(|(_, text)| text.to_lowercase()).collect();
+    let absent: Vec<_> = secrets.iter().filter(|(_, secret)| !all.contains(&secret.to_lowercase())).collect();
+    assert!(absent.len() < 2, "planted nowhere: {absent:?}");
+}
 
 /// The row of a table in which NCCL's log goes on.
 #[test]
@@ -115,6 +149,79 @@ fn only_known_kinds_of_names_stay() {
         "SLURM_JOB_NAME=redacted-1 HOME=redacted-2 NCCL_DEBUG=INFO"
     );
     assert_eq!(done("reads /mnt/acme/data and /sys/bus/pci"), "reads /path-1 and /sys/bus/pci");
+}
+
+/// A text of so many lines, each with names that no other has.
+fn of_names(lines: usize) -> String {
+    let line = |i: usize| {
+        format!(
+            "# Rank {i} Group 0 Pid {i} on gpu-{i} device 0 [0x01] NVIDIA H200\ninet 10.{}.{}.{}/24 of u{i}x@gpu-{i}\n",
+            i >> 16,
+            (i >> 8) & 255,
+            i & 255
+        )
+    };
+    (0..lines).map(line).collect()
+}
+
+/// However many names there are, each is replaced wherever it stands, also before the place where it is named.
+#[test]
+fn many_names_are_all_replaced() {
+    const NAMES: usize = 50_000;
+    let other: String = (0..NAMES).map(|i| format!("link of gpu-{i} is up\n")).collect();
+    let mut redactor = Redactor::default();
+    let done = redactor.text(&(other + &of_names(NAMES)));
+    assert!(!done.contains("gpu-"), "{}", done.lines().find(|line| line.contains("gpu-")).unwrap());
+    assert!(done.starts_with("link of host-1 is up\nlink of host-2 is up\n"), "{}", &done[..80]);
+    let addresses: BTreeSet<&str> = done.split("inet ").skip(1).filter_map(|rest| rest.split('/').next()).collect();
+    assert_eq!(addresses.len(), NAMES, "each address is another one");
+}
+
+/// More names than there is room for: nothing is let through.
+#[test]
+fn too_many_names_let_nothing_through() {
+    let mut redactor = Redactor::default();
+    assert_eq!(redactor.text(&of_names(100_000)), "");
+    assert_eq!(redactor.line("gpu-99999 gpu-1"), "");
+}
+
+/// Seconds that this thread had a processor, since others may want it too; where the system does not say, seconds.
+fn processor() -> f64 {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns: Option<f64> = stat.split(' ').next().and_then(|ns| ns.parse().ok()).filter(|ns| *ns > 0.0);
+    ns.map_or_else(|| START.elapsed().as_secs_f64(), |ns| ns / 1e9)
+}
+
+/// Twice the text takes about twice the time, whatever is in it.
+#[test]
+fn the_time_grows_with_the_text() {
+    let kinds: [fn(usize) -> String; 6] = [
+        of_names,
+        |n| "GPU0\t X \tNV18\tSYS\t0-63\t0\t\tN/A\n".repeat(3 * n),
+        |n| {
+            format!(
+                "{{\"hosts\":[{}{{}}]}}",
+                (0..2 * n).map(|i| format!("{{\"host\":\"gpu-{i}\"}},")).collect::<String>()
+            )
+        },
+        |n| (0..6 * n).map(|i| format!("a@b{i} ")).collect(),
+        |n| "ab-".repeat(20 * n),
+        |n| " /a".repeat(6 * n),
+    ];
+    for (i, of) in kinds.into_iter().enumerate() {
+        let time = |text: &str| {
+            let took = |_| {
+                let (mut redactor, start) = (Redactor::default(), processor());
+                assert!(!redactor.text(text).is_empty());
+                processor() - start
+            };
+            (0..4).map(took).fold(f64::INFINITY, f64::min)
+        };
+        let (once, twice) = (of(2000), of(4000));
+        let ratio = time(&twice) / time(&once);
+        assert!(ratio <= 2.6, "text {i}: twice the text takes {ratio:.2} times as long");
+    }
 }
 
 #[test]

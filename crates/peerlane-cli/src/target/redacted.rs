@@ -7,7 +7,9 @@ use std::path::Path;
 use peerlane::evidence::{self, Files, Item};
 use peerlane::nodes::NodesRun;
 use peerlane::run::MAX_RUN_BYTES;
-use peerlane::target::{OpenError, Opened, Opener, Source, TargetKind, design, nodes_run};
+use peerlane::target::{
+    OpenError, Opened, Opener, Source, TargetKind, design, folder_records, nodes_run, too_many_records,
+};
 
 use super::nodes;
 use crate::live;
@@ -36,8 +38,8 @@ pub(super) fn open(opener: &Opener, targets: &[OsString]) -> Result<Opened, Open
         return opener.open(targets);
     }
     let mut redactor = Redactor::default();
-    let raw: Vec<(&OsString, Result<Raw, OpenError>)> = targets.iter().map(|target| (target, raw(target))).collect();
-    for (_, source) in &raw {
+    let raw: Vec<(OsString, bool, Result<Raw, OpenError>)> = targets.iter().flat_map(|target| all_of(target)).collect();
+    for (_, _, source) in &raw {
         match source {
             Ok(Raw::System(text) | Raw::Text(text)) => redactor.learn(text),
             Ok(Raw::Nodes(run, _)) => nodes::learn(&mut redactor, run),
@@ -46,7 +48,24 @@ pub(super) fn open(opener: &Opener, targets: &[OsString]) -> Result<Opened, Open
             Ok(Raw::Public) | Err(_) => {}
         }
     }
-    opener.join(raw.into_iter().map(|(target, source)| redacted(opener, target, source, &mut redactor)))
+    let done = raw.into_iter().map(|(target, beside, source)| {
+        let (name, source) = redacted(opener, &target, source, &mut redactor);
+        (name, beside, source)
+    });
+    let said = done.filter(|(_, beside, source)| !(*beside && source.as_ref().is_ok_and(Source::is_empty)));
+    opener.join(said.map(|(name, _, source)| (name, source)))
+}
+
+/// A target, and the records in it where it is a folder; whether its own texts stand beside these.
+fn all_of(target: &OsString) -> Vec<(OsString, bool, Result<Raw, OpenError>)> {
+    let (records, all) = folder_records(target);
+    let mut sources = vec![(target.clone(), !records.is_empty(), raw(target))];
+    if all > records.len() {
+        let name = target.to_string_lossy();
+        sources.push((target.clone(), false, Err(too_many_records(&name, all))));
+    }
+    sources.extend(records.into_iter().map(|path| (path.clone().into_os_string(), false, raw(path.as_os_str()))));
+    sources
 }
 
 fn redacted(

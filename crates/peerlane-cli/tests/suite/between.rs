@@ -172,6 +172,31 @@ fn nothing_begins_without_the_same_secret() {
 }
 
 #[test]
+fn a_secret_that_others_may_read_is_reported_or_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = common::file("between", "open-secret", "a secret, in a file of its own\n");
+    let with = |mode: u32, more: &[&str]| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let args = [&["--secret-file", &file, "--wait", "1s"], more].concat();
+        err(&ended(process("open", 0, 2, &args).spawn().unwrap()))
+    };
+    for (mode, who) in
+        [(0o644, "its mode is 0644, so that everybody on this host"), (0o640, "its mode is 0640, so that its group")]
+    {
+        let (warned, refused) = (with(mode, &[]), with(mode, &["--strict-secrets"]));
+        for said in [&warned, &refused] {
+            assert!(said.contains(who) && said.contains("`chmod 600`"), "{said}");
+        }
+        assert!(warned.contains("1 of 2 processes came"), "a warning alone ends nothing: {warned}");
+        assert!(!refused.contains("processes came"), "{refused}");
+    }
+    for more in [&[][..], &["--strict-secrets"]] {
+        let said = with(0o600, more);
+        assert!(said.contains("1 of 2 processes came") && !said.contains("chmod"), "{said}");
+    }
+}
+
+#[test]
 fn processes_of_different_runs_are_refused_with_both_numbers() {
     let head = process("size", 0, 3, &[]).spawn().unwrap();
     let agent = ended(process("size", 1, 2, &[]).spawn().unwrap());

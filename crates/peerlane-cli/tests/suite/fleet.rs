@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use peerlane::run::unsealed;
 use serde_json::Value;
 
 use crate::common::{command, err, path, with_input};
@@ -341,7 +342,7 @@ fn records_between_nodes_are_read_from_a_folder_and_every_format_names_part_and_
         let file = format!("day{day}.json");
         let measured = run(&folder, &["measure", "cluster:quong", "--faults", faults, "-o", &file]);
         assert!(measured.status.success(), "{}", err(&measured));
-        let text = fs::read_to_string(folder.join(&file)).unwrap();
+        let text = unsealed(&fs::read_to_string(folder.join(&file)).unwrap()).into_owned();
         let began = format!("\"began\":{}", 1_795_000_000 + 86_400 * day);
         assert!(text.contains("\"began\":0"));
         fs::write(folder.join(&file), text.replace("\"began\":0", &began)).unwrap();

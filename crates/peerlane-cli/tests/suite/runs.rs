@@ -103,7 +103,7 @@ fn what_is_no_run_is_said() {
     };
     fails("newer.json", &whole.replacen("peerlane/run/1", "peerlane/run/7", 1), "its schema is peerlane/run/7");
     fails("cut.json", &whole[..whole.len() / 2], "cut.json: line ");
-    fails("nobody.json", &whole.replacen("\"machine\":{", "\"machine\":{\"x\":1,\"", 1), "nobody.json: line 4");
+    fails("nobody.json", &whole.replacen("\"machine\":{", "\"machine\":{\"x\":1,\"", 1), "nobody.json: line 5");
     fails("other.json", "{\"schema\":\"peerlane/fabric/1\"}", "nothing recognised");
     fails("none.json", "{", "nothing recognised");
 }

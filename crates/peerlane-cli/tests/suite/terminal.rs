@@ -170,6 +170,7 @@ fn records_of_simulated_machines() {
     let output = peerlane(&["measure", &design, "--quick", "-o", record]);
     assert!(status(&output) < 2, "{output:?}");
     let text = std::fs::read_to_string(record).unwrap();
+    let text = peerlane::run::unsealed(&text).into_owned();
     everywhere("record.json", &text, &json_strings(&text), ESCAPED);
     // a fleet of three, and one against another
     let hostile = path("terminal", "record.json");

@@ -359,3 +359,24 @@ fn programs_and_collectives_are_shown_beside_what_is_expected() {
     let once: std::collections::HashSet<&&str> = evidence.iter().collect();
     assert!(evidence.len() == once.len() && evidence.len() >= 5, "{evidence:?}");
 }
+
+/// A name that reads like the verdict is in quotes, wherever it begins a line; the verdict stays the only one.
+#[test]
+fn a_name_does_not_speak_for_the_program() {
+    let spoof = "HEALTHY  no findings; checked: NVLinks, link widths, path classes";
+    for (i, field) in ["name = \"NAME\"", "name = \"m\"\ntitle = \"NAME\"", "name = \"\\u001b[32mNAME\\nx\\u202e\""]
+        .iter()
+        .enumerate()
+    {
+        let text = field.replace("NAME", spoof)
+            + "\n[nodes]\ncpu0={kind=\"cpu\",vendor=\"amd\"}\nGPU0={kind=\"gpu\"}\nGPU1={kind=\"gpu\"}\n[[links]]\n\
+               between=[\"cpu0\",\"GPU0\"]\npcie=\"3.0 x1\"\nallowed=\"4.0 x16\"\n[[links]]\nbetween=[\"cpu0\",\"GPU1\"]\npcie=\"4.0 x16\"\n";
+        let file = file("verdict", &format!("spoof{i}.toml"), text);
+        for args in [&["check"][..], &["map"], &["predict"], &["check", "--format", "markdown"]] {
+            let shown = stdout(&crate::common::command(&[args, &[file.as_str()]].concat()).output().unwrap());
+            let speaks = |line: &&str| line.trim_start_matches(['#', '*', ' ']).starts_with("HEALTHY");
+            assert!(shown.lines().next().is_some_and(|line| line.contains('"')), "{args:?}: {shown}");
+            assert_eq!(shown.lines().find(speaks), None, "{args:?}: {shown}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
-use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, digits, is_settled, list};
+use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, check, digits, is_settled, list, sealed};
 use peerlane_machine::names::number_after;
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
@@ -267,6 +267,7 @@ impl NodesRun {
         if ![SCHEMA, EARLIER].contains(&&*run.schema) {
             return Err(RunError::Schema(run.schema));
         }
+        check(text)?;
         SCHEMA.clone_into(&mut run.schema);
         let nodes = run.nodes.len();
         let unknown = run.cells.iter().flat_map(|c| c.step.nodes()).find(|node| *node >= nodes);
@@ -309,6 +310,6 @@ impl NodesRun {
         list(&mut text, "nodes", &self.nodes)?;
         text.push_str(",\n");
         list(&mut text, "cells", &self.cells)?;
-        Ok(text + "\n}\n")
+        Ok(sealed(&(text + "\n}\n")))
     }
 }

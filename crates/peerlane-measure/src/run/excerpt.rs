@@ -12,7 +12,7 @@ use std::ops::Range;
 use serde::Deserialize;
 
 use self::scan::Scan;
-use super::{Cell, Conditions, FlagKind, MAX_RUN_BYTES, Run, SCHEMA};
+use super::{Cell, Conditions, FlagKind, MAX_RUN_BYTES, Run, SCHEMA, check};
 use crate::plan::{Plan, Test, Work};
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::one_line::one_line;
@@ -125,7 +125,9 @@ impl<'a> Excerpt<'a> {
         if text.len() > MAX_RUN_BYTES {
             return None;
         }
-        let mut scan = Scan::new(text.trim_start_matches('\u{feff}'));
+        let text = text.trim_start_matches('\u{feff}');
+        check(text).ok()?;
+        let mut scan = Scan::new(text);
         let (mut schema, mut peerlane, mut wall) = (None, None, None);
         let (mut machine, mut fabric, mut plan, mut conditions) = (None::<Machine>, None, None, None::<Conditions>);
         let (mut complete, mut counters, mut cells) = (None::<bool>, None, None);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
-use super::{Cell, Event, Run, SCHEMA};
+use super::{Cell, Event, Run, SCHEMA, check, sealed};
 use peerlane_machine::matrix::Quantity;
 use peerlane_read::evidence::from_json;
 use peerlane_read::input_file::Kind;
@@ -37,6 +37,12 @@ pub enum RunError {
     /// It is longer than [`MAX_RUN_BYTES`].
     #[error("larger than {} MiB; no record of a run", MAX_RUN_BYTES >> 20)]
     TooLarge,
+    /// It is not as it was written.
+    #[error(
+        "its content does not match its checksum: it was damaged or changed after it was written. If you changed it, remove the \
+         line \"checksum\""
+    )]
+    Changed,
     /// It does not describe its machine well enough.
     #[error("its machine cannot be rebuilt: {0}")]
     Machine(String),
@@ -85,10 +91,13 @@ impl Run {
         if head.schema != SCHEMA {
             return Err(RunError::Schema(head.schema));
         }
-        Ok(from_json(text)?)
+        let run = from_json(text)?;
+        // what is no JSON says where
+        check(text)?;
+        Ok(run)
     }
 
-    /// Writes the record: a field a line, the steps of the plan and the cells each on its own line.
+    /// Writes the record: a field a line, the steps of the plan and the cells each on its own line; with a checksum.
     pub fn to_json(&self) -> Result<String, RunError> {
         let Run { schema, peerlane, machine, fabric, plan, conditions, wall, complete, counters, cells } = self;
         let mut text = String::from("{\n");
@@ -106,7 +115,7 @@ impl Run {
         }
         list(&mut text, "cells", cells)?;
         text.push_str("}\n");
-        Ok(text)
+        Ok(sealed(&text))
     }
 
     /// Takes in what happened. Of several answers to one step the later ones count.
@@ -250,6 +259,7 @@ impl Latest {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{cell, moving, run, step, void};
+    use super::super::unsealed;
     use super::*;
     use crate::plan::{Test, Work};
     use crate::run::{FlagKind, GpuState};
@@ -304,7 +314,7 @@ mod tests {
         assert_eq!(back.to_json().unwrap(), text);
         assert_eq!(back.cells[0].value(), Some(396.123));
         assert_eq!((&back.machine, &back.plan, &back.conditions), (&run.machine, &run.plan, &run.conditions));
-        assert_eq!(text.lines().count(), 1 + 8 + 1 + 4 + 1);
+        assert_eq!(text.lines().count(), 1 + 9 + 1 + 4 + 1);
         assert_eq!(text.lines().filter(|l| l.starts_with("{\"step\"")).count(), 4);
         assert_eq!(Partial::read(&text).unwrap().unreadable, 0);
         let compact = serde_json::to_string(&back).unwrap();
@@ -357,6 +367,7 @@ mod tests {
     fn what_is_new_is_passed_over_and_what_is_no_run_is_said() {
         let (run, events) = grown();
         let text = run.to_json().unwrap();
+        let text = unsealed(&text);
         let newer = text.replacen("\"wall\"", "\"weather\":{\"rain\":[1]},\n\"wall\"", 1);
         let newer = newer.replace("{\"step\":", "{\"mood\":null,\"step\":");
         assert_eq!(Run::from_json(&newer), Run::from_json(&text));

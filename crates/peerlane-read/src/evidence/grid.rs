@@ -117,7 +117,7 @@ fn row(line: &str) -> Option<(u32, Vec<Option<f64>>)> {
 pub(super) fn cell(word: &str) -> Option<Option<f64>> {
     match word {
         "X" | "N/A" | "-" | "–" | "—" => Some(None),
-        _ => word.parse::<f64>().ok().map(|v| v.is_finite().then_some(v)),
+        _ => word.parse::<f64>().ok().map(Some),
     }
 }
 

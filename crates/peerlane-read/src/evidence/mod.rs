@@ -24,6 +24,7 @@ mod line_head;
 mod markup;
 mod messages;
 mod open_lines;
+mod plausible;
 mod read;
 mod repair;
 mod storage;
@@ -199,7 +200,7 @@ pub struct Found {
 
 impl Found {
     /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`, unless it is empty. One that lists more
-    /// than any machine has is cut, with a warning.
+    /// than any machine has is cut, and numbers that cannot be are taken out, each with a warning.
     pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), mut fact: Fact) {
         if fact.is_empty() {
             return;
@@ -208,11 +209,10 @@ impl Found {
         if let Fact::Matrix(matrix) = fact {
             fact = Fact::Matrix(matrix.typed_by_title());
         }
+        let impossible = plausible::take_out(&mut fact);
         let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
-        if self.keep(Evidence { origin, fact })
-            && let Some(message) = cut
-        {
-            self.warn(text, tool, lines, message);
+        if self.keep(Evidence { origin, fact }) {
+            cut.into_iter().chain(impossible).for_each(|message| self.warn(text, tool, lines, message));
         }
     }
 

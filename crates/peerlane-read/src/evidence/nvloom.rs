@@ -75,7 +75,7 @@ fn table(text: &Text, header: usize, test: &str) -> Option<(Matrix, usize)> {
         }
         let cell = |word: &str| match word {
             "N/A" => Some(None),
-            _ => word.parse::<f64>().ok().map(|value| value.is_finite().then_some(value)),
+            _ => word.parse::<f64>().ok().map(Some),
         };
         match words.take(cols.len() + 1).map(cell).collect::<Option<Vec<_>>>() {
             Some(row) if row.len() == cols.len() => rows.push(row),

@@ -118,7 +118,7 @@ fn row(line: &str, columns: usize) -> Option<(Bytes, Vec<f64>)> {
     let mut words = line.split_whitespace();
     let size = words.next()?.parse().ok()?;
     let values: Vec<f64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
-    (values.len() == columns && values.iter().all(|v| v.is_finite())).then_some((Bytes(size), values))
+    (values.len() == columns).then_some((Bytes(size), values))
 }
 
 /// The program's name: from a command a few lines above, else from the title, else the title itself.

@@ -89,7 +89,7 @@ fn each(text: &Text, title_line: usize, title: &str, found: &mut Found) -> Optio
     let rate = |i: usize| {
         let (number, rest) = gpu_line(text.line(i))?;
         let value = rest.rsplit_once(':').map_or(rest, |(_, value)| value).trim().strip_suffix("GB/s")?;
-        Some((number, value.trim().parse::<f64>().ok().filter(|v| v.is_finite())?))
+        Some((number, value.trim().parse::<f64>().ok()?))
     };
     let first = (title_line + 1..=title_line + TITLE_GAP).find(|i| rate(*i).is_some())?;
     let rates: Vec<(u32, f64)> = (first..text.len()).map_while(rate).take(MAX_GPUS).collect();

@@ -12,6 +12,7 @@ use peerlane::comparison::Comparison;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
+use peerlane::one_line::quoted;
 use peerlane::run::{Cell, Run};
 
 use super::document::{
@@ -103,8 +104,8 @@ fn expecting<'c>(report: &Report, model: &Model, comparison: &'c Comparison<'c>)
     let waived = waived.collect();
     let tree = plain(|out| tree::write(out, fabric, tree::Options { verbose: false, fold: false }));
     Some(MachineReport {
-        name: machine.name.clone(),
-        title: machine.title.clone().filter(|title| *title != machine.name),
+        name: quoted(&machine.name).into_owned(),
+        title: machine.title.as_deref().filter(|title| *title != machine.name).map(|title| quoted(title).into_owned()),
         inventory: label::inventory(machine),
         origin: origin(machine, run),
         verdict: checked.verdict,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use peerlane::check::{Finding, TOPOLOGY};
 use peerlane::export::json::MachineCheck;
 use peerlane::machine::Machine;
+use peerlane::one_line::quoted;
 use peerlane::verdict::Verdict;
 
 use super::findings::counts;
@@ -117,8 +118,9 @@ pub(crate) fn rates(finding: &Finding) -> String {
 
 /// A machine's name and title.
 pub fn title(machine: &Machine) -> String {
-    match &machine.title {
+    let title = match &machine.title {
         Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
         _ => machine.name.clone(),
-    }
+    };
+    quoted(&title).into_owned()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use peerlane::nodes::{NodesRun, Probe, Step, Transport};
 use peerlane::nodes_check::{self, NodesComparison, Pair};
-use peerlane::one_line::shown;
+use peerlane::one_line::{quoted, shown};
 use peerlane::stats::Median;
 
 use super::Detail;
@@ -19,7 +19,7 @@ use crate::item::Item;
 /// Writes what was measured: its spread by transport, NIC and probe.
 pub fn measured(out: &mut dyn Write, run: &NodesRun, file: Option<&Path>) -> io::Result<()> {
     let values = run.cells.iter().filter(|cell| cell.value().is_some()).count();
-    let of = format!("{}: {}, {}", run.name, count(run.nodes.len(), "node"), count(values, "value"));
+    let of = format!("{}: {}, {}", quoted(&run.name), count(run.nodes.len(), "node"), count(values, "value"));
     writeln!(out, "{}", paint(style::HEADING, &of))?;
     table::numbers(out, &SPREAD, &spread(run), 3)?;
     for lost in &run.lost {
@@ -50,7 +50,7 @@ pub(crate) fn row(pair: &Pair) -> Vec<String> {
 
 /// Writes what changed from one record to a later one.
 pub fn compared(out: &mut dyn Write, of: &NodesComparison, detail: Detail) -> io::Result<()> {
-    writeln!(out, "{}", paint(style::HEADING, &format!("{} → {}", of.before, of.after)))?;
+    writeln!(out, "{}", paint(style::HEADING, &format!("{} → {}", quoted(&of.before), quoted(&of.after))))?;
     let cause = match (of.worse.first(), of.better.len()) {
         (Some(first), _) => first.summary.clone(),
         (None, 0) if of.pairs.is_empty() => "nothing changed beyond noise".to_owned(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use peerlane::nodes::{NodesRun, Probe};
 use peerlane::nodes_check::{NodesCheck, Pair, SamePairs};
+use peerlane::one_line::quoted;
 use peerlane::stats::Median;
 use peerlane::transfer::Registration;
 
@@ -36,7 +37,7 @@ fn who(run: &NodesRun) -> String {
     let nics = run.nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
     let nics = if nics == 0 { String::new() } else { format!(" with {}", count(nics, "NIC")) };
     let simulated = if run.cluster.is_some() { ", simulated" } else { "" };
-    format!("{}: {}{nics}, {}{simulated}", run.name, count(run.nodes.len(), "node"), transports.join(" and "))
+    format!("{}: {}{nics}, {}{simulated}", quoted(&run.name), count(run.nodes.len(), "node"), transports.join(" and "))
 }
 
 /// Findings, the values that are off, and how many there are; with `verbose` the spread of values.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const ORDER: [(&str, &str); 11] = [
     (
         "peerlane-machine",
-        "schema one_line blame units names subject gap stats copy_time date random origin fabric matrix fit curve fact transfer exchange halo spin_glass bfs counter fault machine",
+        "schema one_line blame bounds units names subject gap stats copy_time date random origin fabric matrix fit curve fact transfer exchange halo spin_glass bfs counter fault machine",
     ),
     ("peerlane-read", "input_file knowledge evidence catalogue assemble"),
     ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     refuse_what_is_for_machines(args)?;
     refuse_uplinks(args)?;
     let options = &args.between;
-    let secret = secret(options.secret_file.as_deref())?;
+    let secret = secret(options.secret_file.as_deref(), options.strict_secrets)?;
     let given = Given { rank: options.rank, size: options.size, head: options.head.clone() };
     let mut place = Place::of(&|name| env::var(name).ok(), &given).map_err(|e| Failure::new(e.to_string()))?;
     if options.every_rank {
@@ -74,9 +74,18 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
 }
 
 /// The secret, from the file or the variable.
-fn secret(file: Option<&Path>) -> Result<Secret, Failure> {
+fn secret(file: Option<&Path>, strict: bool) -> Result<Secret, Failure> {
     let (text, from) = match file {
-        Some(file) => (input_file::text(file, Kind::Secret)?, shown(file)),
+        Some(file) => {
+            let (text, mode) = input_file::text_and_mode(file, Kind::Secret)?;
+            let (name, why) = (shown(file), mode.and_then(others_read));
+            match why {
+                Some(why) if strict => return Err(Failure::new(format!("{name}: {why}"))),
+                Some(why) => crate::console::say(&format!("{name}: {why}; --strict-secrets refuses it")),
+                None => {}
+            }
+            (text, name)
+        }
         None => match env::var(SECRET) {
             Ok(text) => (text, SECRET.to_owned()),
             Err(_) => {
@@ -88,6 +97,16 @@ fn secret(file: Option<&Path>) -> Result<Secret, Failure> {
         },
     };
     Secret::new(&text).map_err(|why| Failure::new(format!("{from}: {why}")))
+}
+
+/// Why a file of this mode keeps no secret: who else may read it.
+fn others_read(mode: u32) -> Option<String> {
+    let who = match (mode & 0o040 != 0, mode & 0o004 != 0) {
+        (_, true) => "everybody on this host",
+        (true, false) => "its group",
+        (false, false) => return None,
+    };
+    Some(format!("its mode is {:04o}, so that {who} may read the secret; `chmod 600` it", mode & 0o7777))
 }
 
 /// How long the processes wait for each other.

@@ -183,7 +183,7 @@ fn records_come_back_whole_growing_and_cut() {
     assert_eq!(back.cells[..], run.cells[..back.cells.len()]);
     let other = whole.replace("peerlane/nodes/2", "peerlane/nodes/9");
     assert!(NodesRun::read(&other).unwrap_err().to_string().contains("peerlane/nodes/9"));
-    let stray = whole.replace("{\"from\":{\"node\":4,", "{\"from\":{\"node\":99,");
+    let stray = crate::run::unsealed(&whole).replace("{\"from\":{\"node\":4,", "{\"from\":{\"node\":99,");
     assert!(NodesRun::read(&stray).unwrap_err().to_string().contains("node 99"));
     for damaged in ["", "{", "{\"schema\":\"peerlane/nodes/2\"}", "[]", &whole[..whole.len() / 2]] {
         assert!(NodesRun::read(damaged).is_err());

@@ -25,6 +25,11 @@ use crate::input_file::Kind;
 /// The most that is kept of what an archive unpacks to. A tar entry takes 512 bytes at least, which bounds their number, too.
 pub(super) const MAX_KEPT: usize = 128 << 20;
 
+/// What is kept of an archive whatever its size, and how many times its size of one that is larger: text of many machines packs
+/// to a fiftieth, what is made to fill a memory to a thousandth.
+const KEPT_ANYHOW: usize = 48 << 20;
+const MOST_TIMES: usize = 256;
+
 /// The most that an archive of inputs unpacks to, what is passed over included: it takes time, too.
 const MAX_UNPACKED: u64 = 1 << 30;
 
@@ -153,7 +158,10 @@ impl<R: Read> Read for Metered<R> {
 }
 
 fn too_much(bytes: u64) -> io::Error {
-    let message = format!("it unpacks to more than {} MiB; the rest is not read", bytes >> 20);
+    let small = bytes < MAX_KEPT as u64;
+    let small =
+        if small { format!(" (of what is small 48 MiB, or {MOST_TIMES} times its size)") } else { String::new() };
+    let message = format!("it unpacks to more than {} MiB{small}; the rest is not read", bytes >> 20);
     io::Error::new(ErrorKind::FileTooLarge, message)
 }
 
@@ -169,8 +177,9 @@ pub struct Unpacked {
 
 /// Unpacks a file, whatever it is packed with, layer by layer. What is cut gives what precedes the cut.
 ///
-/// `keep` is the most that is kept, in bytes.
+/// `keep` is the most that is kept, in bytes; less of what is small.
 pub fn unpacked(bytes: Vec<u8>, keep: usize) -> Unpacked {
+    let keep = keep.min(KEPT_ANYHOW.max(bytes.len().saturating_mul(MOST_TIMES)));
     let mut work = Work {
         files: Files::default(),
         problems: Vec::new(),
@@ -532,14 +541,19 @@ mod tests {
         let bomb = compress_to_vec(io::repeat(b'a').take(MAX_KEPT as u64 + (1 << 20)), CompressionLevel::Fastest);
         assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
         let (all, problems) = decompressed(&bomb);
-        assert_eq!(all.len(), MAX_KEPT);
-        assert!(problems[0].contains("more than 128 MiB"), "{problems:?}");
+        // of what is small less is kept
+        assert_eq!(all.len(), KEPT_ANYHOW.max(bomb.len() * MOST_TIMES));
+        assert!(bomb.len() * MOST_TIMES < MAX_KEPT && problems[0].contains("it unpacks to more than"), "{problems:?}");
+        assert!(problems[0].contains("256 times its size"), "{problems:?}");
         // many small files that unpack to little each
         let part = zstd(&vec![b'a'; 1 << 20]);
         let parts: Vec<String> = (0..140).map(|i| format!("{i:03}.zst")).collect();
         let many: Vec<(&str, &[u8])> = parts.iter().map(|name| (name.as_str(), part.as_slice())).collect();
         let (files, problems) = untar(tar(&many));
-        assert!(files.size() <= MAX_KEPT && problems.iter().any(|p| p.contains("more than 128 MiB")), "{problems:?}");
+        assert!(
+            files.size() <= MAX_KEPT && problems.iter().any(|p| p.contains("it unpacks to more than")),
+            "{problems:?}"
+        );
         // a file that claims a terabyte, and one whose size is no number
         let mut header = Header::new_gnu();
         header.as_old_mut().name[..1].copy_from_slice(b"a");
