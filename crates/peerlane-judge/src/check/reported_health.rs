@@ -57,6 +57,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
+        (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
     };
     RULE.raise(kind, severity, certainty)
@@ -141,11 +142,19 @@ fn of_area(area: Area) -> Words {
         },
         Area::Node => Words {
             checked: "scheduler's checks",
-            summary: "The scheduler's checks hold a node back",
+            summary: "Nodes are out of service, or held back by the scheduler's checks",
             expected: "no failed check",
-            fix: "Find the part that the check names, and read its own state. The node stays out of service until the check passes and \
-                  the node is resumed.",
-            confirm: "the check by hand on that node",
+            fix: "Find the part that is named, and read its own state. Slurm's reasons: `sinfo -R`, `scontrol show node NODE`; Kubernetes': \
+                  `kubectl describe node NODE`. The node stays out of service until it is repaired and resumed.",
+            confirm: "`sinfo -R` or `kubectl describe node NODE`; the check by hand on that node",
+        },
+        Area::Pod => Words {
+            checked: "pods",
+            summary: "Pods of the cluster do not run",
+            expected: "pods that run, or that have completed",
+            fix: "`kubectl describe pod POD` (Events, at its end) says why one waits or is not created, `kubectl logs POD --previous` what a container \
+                  said before it ended. A pod of the GPU operator or of a device plugin that does not run leaves its node without GPUs for all others.",
+            confirm: "`kubectl get events --sort-by=.lastTimestamp`; `kubectl logs POD --previous`",
         },
         Area::Test => Words {
             checked: "results of tests",

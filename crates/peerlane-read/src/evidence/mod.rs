@@ -64,6 +64,7 @@ mod inxi;
 mod ip_link;
 mod job_state;
 mod kernel;
+mod kubernetes;
 mod labelled_matrix;
 mod lscpu;
 mod lshw;

@@ -152,6 +152,7 @@ pub const READERS: &[Reader] = readers![
     transports,
     slots,
     node_state,
+    kubernetes,
     slurm,
     slurm_jobs,
     ibnetdiscover,
