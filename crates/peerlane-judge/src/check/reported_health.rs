@@ -17,7 +17,13 @@ fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a O
 
 /// What reports of health are about, in the words of what was checked. What can be used and how it is set are no states.
 pub(super) fn areas(view: &View) -> Vec<&'static str> {
-    let states = reports(view).filter(|(report, _)| !matches!(report.area, Area::Transport | Area::Setting));
+    // the start of a program, and pods that have just begun, show no state yet
+    let begins = |report: &HealthReport| {
+        let notes = report.troubles.iter().all(|trouble| trouble.grade == Grade::Note);
+        matches!(report.area, Area::Program | Area::Pod) && report.sound == 0 && notes
+    };
+    let states =
+        reports(view).filter(|(report, _)| !matches!(report.area, Area::Transport | Area::Setting) && !begins(report));
     distinct(states.map(|(report, _)| of_area(report.area).checked))
 }
 
@@ -57,6 +63,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
+        (Area::Program, Grade::Note) => "The text shows the start of a program",
         (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
     };
@@ -135,10 +142,11 @@ fn of_area(area: Area) -> Words {
         Area::Setting => Words {
             checked: "settings",
             summary: "The build or a setting may cost rate",
-            expected: "slots with as many lanes as their connectors, and flow control for RoCE",
+            expected: "slots with as many lanes as their connectors, flow control for RoCE, and packets as large as the port allows",
             fix: "Put a card that needs more lanes into a wider slot. Where RoCE runs without loss control of its own, turn on PFC for its \
-                  priority, the same on adapters and switches.",
-            confirm: "`lspci -vvv -s DEVICE | grep LnkSta`; `mlnx_qos -i INTERFACE`",
+                  priority, the same on adapters and switches. A small active_mtu follows from the interface's MTU: raise it \
+                  (`ip link set INTERFACE mtu 9000`), on the switches and the other end too.",
+            confirm: "`lspci -vvv -s DEVICE | grep LnkSta`; `mlnx_qos -i INTERFACE`; `ibv_devinfo | grep active_mtu`",
         },
         Area::Node => Words {
             checked: "scheduler's checks",

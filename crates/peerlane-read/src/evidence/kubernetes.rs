@@ -18,9 +18,8 @@ const LONG: u64 = 30 * 60;
 const RESTARTS: u32 = 10;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 12] = [
-        "Ready", "/1 ", "/2 ", "/3 ", "/4 ", "State:", "Running", "Pending", "GPU", "gpu", "DESIRED", "Restart Count",
-    ];
+    const HALLMARKS: [&str; 12] =
+        ["Ready", "/1 ", "/2 ", "/3 ", "/4 ", "State:", "Running", "Pending", "GPU", "gpu", "DESIRED", "Restart Count"];
     if !text.holds_one_of(&HALLMARKS) {
         return;
     }
@@ -172,7 +171,8 @@ fn sets(text: &Text, head: usize, health: &mut Health) -> Option<usize> {
 fn gpus_of_nodes(text: &Text, head: usize, health: &mut Health) -> Option<usize> {
     let names = cells(text.line(head));
     let short = names.iter().all(|name| name.len() <= 48 && !name.contains([':', '=', '"']));
-    let is_of_nodes = |name: &&str| ["node", "nodes", "name", "node name"].contains(&name.to_ascii_lowercase().as_str());
+    let is_of_nodes =
+        |name: &&str| ["node", "nodes", "name", "node name"].contains(&name.to_ascii_lowercase().as_str());
     let node = names.iter().position(|name| is_of_nodes(&name))?;
     let offered = names.iter().position(|name| counts_gpus(name)).filter(|at| short && *at != node)?;
     let of_cluster = || text.holds_one_of(&["kubectl", "nvidia.com/gpu", "amd.com/gpu", "kubernetes"]);
@@ -242,7 +242,9 @@ impl Container {
         let Some((key, value)) = line.trim_start_matches(['>', ' ', '\t']).split_once(':') else { return };
         let value = value.trim();
         match key {
-            "Name" if !line.starts_with(' ') => *self = Container { pod: Some(value.to_owned()), ..Container::default() },
+            "Name" if !line.starts_with(' ') => {
+                *self = Container { pod: Some(value.to_owned()), ..Container::default() }
+            }
             "State" | "Last State" if matches!(value, "Running" | "Waiting" | "Terminated") => {
                 if (key, value) == ("State", "Running") {
                     health.sound(Area::Pod, i);
@@ -370,7 +372,9 @@ mod tests {
         let (fault, note) = (Grade::Fault, Grade::Note);
         let wanted = [("b", fault), ("c", fault), ("d", note), ("e", fault), ("g", Grade::Suspect), ("h", fault)];
         assert_eq!(read(rows), (2, of(&wanted)));
-        for row in ["a 1/1 of 3 parts\n", "step 10/10 Running 3 4m\n", "a   1/2   Walking   0   3d\n", "x 2/1 Error 0 3d\n"] {
+        for row in
+            ["a 1/1 of 3 parts\n", "step 10/10 Running 3 4m\n", "a   1/2   Walking   0   3d\n", "x 2/1 Error 0 3d\n"]
+        {
             assert_eq!(bad(row), [], "{row}");
         }
     }

@@ -68,6 +68,7 @@ pub(super) fn head(line: &str) -> Head<'_> {
 /// Takes off one layer; its length.
 fn layer<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     quote(rest)
+        .or_else(|| task(rest).filter(|_| head.end == 0))
         .or_else(|| container(rest, head))
         .or_else(|| time(rest, head))
         .or_else(|| tag(rest, head))
@@ -80,6 +81,18 @@ fn layer<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 fn quote(rest: &str) -> Option<usize> {
     let end = rest.find(|c| !matches!(c, '>' | ' '))?;
     rest.starts_with('>').then_some(end)
+}
+
+/// `3: `, the task that `srun -l` prints before what a program says: a rank, a level, a report of an exception, its indented lines.
+/// Before anything else a number may begin a row of a table.
+fn task(rest: &str) -> Option<usize> {
+    let (number, line) = rest.split_once(": ")?;
+    let is_task = (1..=5).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+    const STARTS: [&str; 9] =
+        ["[", "  ", "Traceback ", "Exception ", "Error ", "srun: ", "W0", "E0", "torch.distributed."];
+    let is_exception = || line.split_once(": ").is_some_and(|(name, _)| name.ends_with("Error") && !name.contains(' '));
+    (is_task && (STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with(".py FAILED") || is_exception()))
+        .then_some(number.len() + 2)
 }
 
 /// `{"log":"` of docker's JSON files, `[pod/NAME/CONTAINER] ` of kubectl, `worker-1  | ` of `docker compose`, `stdout F ` of a
@@ -102,8 +115,8 @@ fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 fn time(rest: &str, head: &mut Head) -> Option<usize> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
     if let Some((within, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        let seconds = is_number(within) && within.contains('.') || is_stamp_of_kernel(within);
-        if seconds || is_clock(within) {
+        let seconds = (is_number(within) && within.contains('.') || is_stamp_of_kernel(within)) && !is_of_epoch(within);
+        if seconds || is_clock(within) || is_of_epoch(within) {
             (head.is_log, head.is_system) = (true, head.is_system || seconds);
             return Some(within.len() + 2);
         }
@@ -135,12 +148,19 @@ fn time(rest: &str, head: &mut Head) -> Option<usize> {
     None
 }
 
+/// Whether they are seconds since 1970 with their fraction, as UCX and others log; the kernel counts from its start.
+fn is_of_epoch(within: &str) -> bool {
+    within.split_once('.').is_some_and(|(seconds, part)| {
+        seconds.len() == 10 && [seconds, part].iter().all(|text| text.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
 /// Whether the words in brackets are a time as `dmesg` prints it: `    1.759813`, with `-T` `Tue Jan 20 10:17:48 2026`, with `-H` the
 /// first line of a minute `Dec  7 23:33` and `  +0.000659` of all others.
 pub(super) fn is_stamp_of_kernel(within: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let plain = within.trim_start();
-    let seconds = plain.strip_prefix('+').unwrap_or(plain).split_once('.');
+    let seconds = plain.strip_prefix('+').unwrap_or(plain).split_once('.').filter(|_| !is_of_epoch(plain));
     if seconds.is_some_and(|(whole, part)| digits(whole) && digits(part)) {
         return true;
     }

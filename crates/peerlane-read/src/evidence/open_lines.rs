@@ -5,6 +5,7 @@
 //! a line must name a device or a driver of paths between GPUs, adapters and host memory.
 
 mod traceback;
+mod went_on;
 mod words;
 
 use std::collections::HashMap;
@@ -13,7 +14,8 @@ use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
-use traceback::Tracebacks;
+pub(super) use traceback::Tracebacks;
+use went_on::Progress;
 use words::{Words, exception, is_counter, is_failure, is_of_others, is_setting, names_part};
 
 const TOOL: &str = "lines that are not known";
@@ -34,7 +36,8 @@ const LOGS: [&str; 5] = [tool::NCCL_LOG, kernel::TOOL, kernel::COMMAND_LINE, fab
 pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found: &mut Found) {
     let known = known(text, understood, found, false);
     let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
-    let mut all: Vec<(OpenLine, u32)> = Vec::new();
+    // with the index of the last line of each form
+    let mut all: Vec<(OpenLine, usize, usize)> = Vec::new();
     let tracebacks = Tracebacks::of(text);
     for (i, line) in text.iter() {
         let is_passed_over = known.get(i) == Some(&true) || tracebacks.is_within(i);
@@ -51,29 +54,39 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         let form = (host.clone(), form(rest));
         let last = all.len().checked_sub(1).filter(|_| all.len() >= MOST);
         match forms.get(&form).copied().or(last).and_then(|at| all.get_mut(at)) {
-            Some((known, _)) => {
+            Some((known, _, last)) => {
+                *last = i;
                 known.count = known.count.saturating_add(1);
                 known.kind = known.kind.min(kind(&head, rest, tracebacks.ends_program(i)));
             }
             None => {
                 forms.insert(form, all.len());
                 let quote = rest.chars().take(MAX_QUOTE).collect();
-                all.push((
-                    OpenLine { quote, host, count: 1, kind: kind(&head, rest, tracebacks.ends_program(i)) },
-                    text.numbers(i, i).0,
-                ));
+                let kind = kind(&head, rest, tracebacks.ends_program(i));
+                // a log of the system goes on, whatever failed
+                let went_on = !head.is_system && went_on::may_be_passed(rest, kind);
+                all.push((OpenLine { quote, host, count: 1, kind, went_on }, i, i));
             }
         }
     }
-    for (one, line) in all {
-        found.push(text, TOOL, (line, line), Fact::OpenLine(one));
+    if all.iter().any(|(one, ..)| one.went_on) {
+        let progress = Progress::of(text);
+        // what failed after it may follow from it
+        let last_failure = all.iter().filter(|(one, ..)| !one.went_on).map(|(.., last)| *last).max();
+        for (one, _, last) in &mut all {
+            one.went_on &= last_failure.is_none_or(|failed| failed < *last) && progress.is_after(*last, one.kind);
+        }
+    }
+    for (one, first, _) in all {
+        found.push(text, TOOL, text.numbers(first, first), Fact::OpenLine(one));
     }
 }
 
 /// What a line is.
 fn kind(head: &Head, line: &str, ends_program: bool) -> OpenKind {
     let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word));
-    if ends_program {
+    // a program of Go prints its stack and ends
+    if ends_program || line.starts_with("panic: ") && !head.is_system {
         OpenKind::End
     } else if exception(line) && !head.is_system {
         OpenKind::Exception

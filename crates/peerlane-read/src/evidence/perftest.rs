@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
+use super::{Curve, Fact, Found, GpuFacts, RdmaPort, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = super::tool::PERFTEST;
@@ -48,6 +48,44 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let (byte, columns) = header?;
         from = table(text, &from, &Position { line: i, byte }, &columns, found);
         Some(from.line)
+    });
+    heads(text, found);
+}
+
+/// Heads of tests whose table is cut off, or did not come: the adapter is all that they show.
+fn heads(text: &Text, found: &mut Found) {
+    if !text.holds(&["BW Test", "Latency Test"]) {
+        return;
+    }
+    text.walk(|first| {
+        title(text.line(first).trim_end()).filter(|_| text.line(first).trim_end().ends_with(" Test"))?;
+        let (mut ports, mut last) = (Vec::new(), first);
+        for i in first + 1..text.len().min(first + HEAD_LINES) {
+            let line = text.line(i);
+            if line.contains("#bytes") || title(line).is_some() && line.trim_end().ends_with(" Test") {
+                // a table follows, or another test
+                last = i;
+                if line.contains("#bytes") {
+                    return Some(i);
+                }
+                break;
+            }
+            if let Some(device) = setting(line, "Device").filter(|device| ports.is_empty() && device.len() <= 32) {
+                ports.push(RdmaPort { device, ..RdmaPort::default() });
+                last = i;
+            }
+        }
+        if !ports.is_empty() {
+            let lines = text.numbers(first, last);
+            found.warn(
+                text,
+                TOOL,
+                lines,
+                "the head of a test without its table; the text may be cut, or the test failed",
+            );
+            found.push(text, TOOL, lines, Fact::RdmaPorts(ports));
+        }
+        Some(last.max(first + 1))
     });
 }
 
@@ -309,6 +347,19 @@ fn listed_gpus(head: &str) -> Vec<GpuFacts> {
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+
+    #[test]
+    fn a_head_without_its_table() {
+        let head = "                    RDMA_Write Bidirectional BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_3\n Number of qps   : 2\n Mtu             : 4096[B\n";
+        let found = scanned(scan, head);
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        assert!(matches!(&one.fact, Fact::RdmaPorts(ports) if ports[0].device == "mlx5_3"));
+        assert_eq!((one.origin.lines, found.warnings.len()), (Some((1, 2)), 1));
+        let whole = format!(
+            "{head} #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]\n 65536      1000   11500.37            11484.76\n"
+        );
+        assert!(scanned(scan, &whole).evidence.iter().all(|e| !matches!(e.fact, Fact::RdmaPorts(_))));
+    }
 
     fn curves(found: &Found) -> Vec<&Curve> {
         found.evidence.iter().filter_map(|e| if let Fact::Curve(c) = &e.fact { Some(c) } else { None }).collect()
