@@ -170,6 +170,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_program_left_behind_is_good_to_know() {
+        let found = |lines: &[(&str, OpenKind, bool)]| {
+            let mut machine = switched(1);
+            for (quote, kind, went_on) in lines {
+                let line =
+                    OpenLine { quote: (*quote).to_owned(), host: None, count: 1, kind: *kind, went_on: *went_on };
+                state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+            }
+            let one = findings(&machine, raised).remove(0);
+            (one.severity, one.summary)
+        };
+        let passed = ("no cache", OpenKind::Error, true);
+        assert_eq!(found(&[passed]).0, Info);
+        let (severity, summary) = found(&[passed, ("no widget", OpenKind::Error, false)]);
+        assert!(severity == Warning && summary.ends_with("foremost: \"no widget\""), "{summary}");
+    }
+
+    #[test]
     fn an_exception_at_the_end_is_a_fault() {
         let mut machine = switched(1);
         let line = OpenLine { quote: "E: 1".to_owned(), host: None, count: 1, kind: OpenKind::End, went_on: false };

@@ -275,6 +275,27 @@ mod tests {
     }
 
     #[test]
+    fn gpus_of_different_products() {
+        let found = |second: &str| {
+            let mut b = peerlane_machine::fabric::FabricBuilder::new();
+            for (name, product) in [("GPU0", "NVIDIA GeForce GTX 1080"), ("GPU1", second)] {
+                let mut node = peerlane_machine::fabric::Node::new(name, NodeKind::Gpu);
+                node.product = Some(product.to_owned());
+                b.node(node);
+            }
+            let mut machine = captured(b);
+            refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
+            findings(&machine, run).remove(0)
+        };
+        let unlike = found("NVIDIA RTX A6000");
+        assert_eq!(unlike.kind, Design);
+        assert!(unlike.summary.contains("different products") && unlike.summary.contains("A6000"), "{unlike:?}");
+        assert!(
+            !unlike.fix.contains("GeForce") && !found("NVIDIA GeForce GTX 1080").summary.contains("different products")
+        );
+    }
+
+    #[test]
     fn a_part_knows_better_than_its_name() {
         let kind = |part: &str, product: &str| {
             let mut b = boxes(&[2], true);

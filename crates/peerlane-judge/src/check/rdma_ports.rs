@@ -267,6 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_waits_for_its_subnet_manager() {
+        let waits = |manager_lid| {
+            let port = port("mlx5_0", "initializing", 200.0, "infiniband");
+            reported(&[RdmaPort { lid: Some(65535), manager_lid, ..port }]).remove(0).summary
+        };
+        assert!(
+            waits(Some(361)).ends_with("the subnet manager (LID 361) has not set it up yet"),
+            "{}",
+            waits(Some(361))
+        );
+        assert!(waits(Some(0)).ends_with("no subnet manager has set it up"), "{}", waits(Some(0)));
+        assert_eq!(waits(None), waits(Some(0)));
+    }
+
+    #[test]
     fn several_ports_are_down_and_a_slow_one_may_be_meant_so() {
         let down = |name| port(name, "down", 10.0, "ethernet");
         let found = reported(&[down("mlx5_0"), down("mlx5_1")]);

@@ -88,8 +88,23 @@ fn quote(rest: &str) -> Option<usize> {
 fn task(rest: &str) -> Option<usize> {
     let (number, line) = rest.split_once(": ")?;
     let is_task = (1..=5).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
-    const STARTS: [&str; 9] =
-        ["[", "  ", "Traceback ", "Exception ", "Error ", "srun: ", "W0", "E0", "torch.distributed."];
+    const STARTS: [&str; 15] = [
+        "[",
+        "  ",
+        "Traceback ",
+        "Exception ",
+        "Error ",
+        "srun: ",
+        "W0",
+        "W1",
+        "E0",
+        "E1",
+        "torch.distributed.",
+        "====",
+        "----",
+        "Failures:",
+        "Root Cause ",
+    ];
     let is_exception = || line.split_once(": ").is_some_and(|(name, _)| name.ends_with("Error") && !name.contains(' '));
     (is_task && (STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with(".py FAILED") || is_exception()))
         .then_some(number.len() + 2)

@@ -9,8 +9,12 @@ use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, PciDevice, PciRole, PciTree, PcieLines, Text};
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
+use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "lspci -vvv";
+
+/// So few links are those of a device or two, and not of a whole machine.
+const FEW: u32 = 4;
 
 /// The most lines of one listing that are counted; the largest machines have some thousands.
 const MOST: usize = 16_384;
@@ -110,6 +114,8 @@ struct Lines {
     all: PcieLines,
     device: PciDevice,
     health: Health,
+    /// The first link with fewer lanes than it can have: its state, and the line.
+    narrow: Option<(String, usize)>,
 }
 
 impl Lines {
@@ -119,7 +125,13 @@ impl Lines {
             self.device.capable = self.capable.unwrap_or_default();
             self.capable.is_some()
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
-            self.state(rest).is_some()
+            let narrower = self.all.narrower;
+            let is_read = self.state(rest).is_some();
+            // an empty slot has no lanes
+            if self.all.narrower > narrower && self.device.running.lanes.is_some_and(|lanes| lanes > 0) {
+                self.narrow.get_or_insert_with(|| (rest.trim().to_owned(), i));
+            }
+            is_read
         } else {
             let part = self.of.map(|(address, _)| address.to_string());
             let is_narrow =
@@ -170,6 +182,17 @@ impl Lines {
 
     fn push(&mut self, text: &Text, found: &mut Found) {
         let mut lines = std::mem::take(self);
+        // in a list of a whole machine, ports above devices with fewer lanes count, too
+        if let Some((state, i)) = lines.narrow.take().filter(|_| lines.of.is_none() && lines.all.links <= FEW) {
+            lines.health.trouble(
+                Area::Pcie,
+                Grade::Suspect,
+                None,
+                "a link with fewer lanes than it can have:",
+                &state,
+                i,
+            );
+        }
         lines.health.push(text, TOOL, found);
         let Some(numbers) = lines.lines.numbers(text) else { return };
         match lines.of {
@@ -199,9 +222,8 @@ mod tests {
 
     fn lines(text: &str) -> PcieLines {
         let found = scanned(scan, text);
-        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
-        let Fact::PcieLines(lines) = &one.fact else { panic!("{one:?}") };
-        lines.clone()
+        let of = |fact: &Fact| if let Fact::PcieLines(lines) = fact { Some(lines.clone()) } else { None };
+        found.evidence.iter().find_map(|one| of(&one.fact)).unwrap_or_else(|| panic!("{found:#?}"))
     }
 
     #[test]

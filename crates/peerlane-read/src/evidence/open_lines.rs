@@ -314,6 +314,74 @@ mod tests {
         assert_eq!(kinds("/x/y.py:12: FutureWarning: z is old\n  warnings.warn(\n"), []);
     }
 
+    fn lines(text: &str) -> Vec<OpenLine> {
+        let of = |fact| if let Fact::OpenLine(line) = fact { Some(line) } else { None };
+        scan_text(&Text::new("t", text.as_bytes())).evidence.into_iter().filter_map(|e| of(e.fact)).collect()
+    }
+
+    #[test]
+    fn programs_that_went_on() {
+        let went_on = |text: &str| lines(text).iter().map(|line| line.went_on).collect::<Vec<_>>();
+        let error = "ERROR: unable to write the widget at /home/u\n";
+        let work = "unpacking\n".repeat(25);
+        assert_eq!(went_on(&format!("{error}{work}Installed 3 packages in 1s\n")), [true]);
+        assert_eq!(went_on(&format!("{error}{work}")), [false], "nothing came to an end");
+        assert_eq!(went_on(&format!("{error}Installed 3 packages in 1s\n")), [false], "not much followed");
+        let failed = format!("{error}{work}Installed 3 packages\nRuntimeError: no widget of the GPU\n");
+        assert_eq!(went_on(&failed), [false, false], "what failed later may follow from it");
+        let part = error.replace("widget", "CUDA context");
+        assert_eq!(went_on(&format!("{part}{work}Installed 3 packages in 1s\n")), [false]);
+        let warning = "W0101 10:00:00.000000 7 w.c:186] failed to rotate the widget\n";
+        let log = "I0101 10:00:01.000000 7 w.c:133] selecting a widget\n".repeat(6);
+        assert_eq!((went_on(&format!("{warning}{log}")), went_on(warning)), (vec![true], vec![false]));
+        // a log of the system goes on, whatever fails
+        let kernel = "[    1.0] nvidia 0000:01:00.0: frobnication failed\n";
+        assert_eq!(went_on(&format!("{kernel}{}", "[    2.0] usb 1-2: completed\n".repeat(30))), [false]);
+    }
+
+    #[test]
+    fn exceptions_that_python_ignored_ended_nothing() {
+        let report = |first: &str, last: &str| {
+            format!("{first}Traceback (most recent call last):\n  File \"a.py\", line 2, in f\n{last}\n")
+        };
+        let ended = report("", "ValueError: heads do not divide");
+        let ignored = report(
+            "Exception ignored in atexit callback: <function f at 0x7f>\n",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/x'",
+        );
+        let found = scan_text(&Text::new("t", format!("{ended}{ignored}").as_bytes()));
+        assert!(found.evidence.iter().all(|e| !matches!(e.fact, Fact::Message(_))), "{found:#?}");
+        let all = lines(&format!("{ended}{ignored}"));
+        assert_eq!(
+            all.iter().map(|line| (line.quote.as_str(), line.kind)).collect::<Vec<_>>(),
+            [("ValueError: heads do not divide", OpenKind::End)]
+        );
+    }
+
+    #[test]
+    fn the_same_exception_of_ranks_behind_labels_and_launchers() {
+        let rank = |task: u32, n: u32| {
+            format!(
+                "{task}: [rank{n}]: Traceback (most recent call last):\n{task}: [rank{n}]:   File \"a.py\", line 2\n{task}: [rank{n}]: WidgetError: 4 of 8\n"
+            )
+        };
+        let report = "0: ============================================================\n0: train.py FAILED\n0: Root Cause (first observed failure):\n0: [0]:\n\
+                      0:   time      : 2026-01-01\n0:   host      : h\n0:   rank      : 2 (local_rank: 2)\n"
+            .repeat(3);
+        let text = format!("{}{}{}{report}", rank(0, 0), rank(0, 1), rank(1, 2));
+        let all = lines(&text);
+        let first = all.iter().find(|line| line.quote.starts_with("WidgetError")).unwrap();
+        assert_eq!((first.count, first.kind), (3, OpenKind::End), "{all:#?}");
+    }
+
+    #[test]
+    fn a_program_of_go_ends_with_its_panic() {
+        let all = lines(
+            "2023/01/05 20:00:00 Starting\npanic: widget 3 has no parts\n\ngoroutine 1 [running]:\nmain.main()\n",
+        );
+        assert_eq!(all.iter().map(|line| line.kind).collect::<Vec<_>>(), [OpenKind::End]);
+    }
+
     #[test]
     fn lines_of_one_form_are_counted_together() {
         let all =

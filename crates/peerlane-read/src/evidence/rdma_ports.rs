@@ -22,9 +22,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(port) = link(line).filter(|_| links.len() < MAX_PORTS) {
             links.push(port);
             lines.add(i);
-        } else if output.tool.is_none() && is_of_devinfo(line) {
+        } else if let Some(tool) = piece(line, text.line(i + 1).trim()).filter(|_| output.tool.is_none()) {
             // a piece without the first line
-            output.begin(IBV_DEVINFO, UNNAMED, line, i);
+            output.begin(tool, UNNAMED, line, i);
             output.take(line, i);
         } else if let Some((tool, device)) = device(line) {
             if output.tool != Some(tool) || output.lists(device) {
@@ -44,15 +44,24 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// The adapter of a piece that begins below the line with its name.
 const UNNAMED: &str = "unnamed-adapter";
 
-/// Whether a line is one of `ibv_devinfo` alone, with which a piece of its output may begin.
-fn is_of_devinfo(line: &str) -> bool {
-    key_value(line).is_some_and(|(key, value)| match key {
+/// The tool whose lines alone look so, with which a piece of its output may begin.
+fn piece(line: &str, below: &str) -> Option<&'static str> {
+    let (key, value) = key_value(line)?;
+    let of_devinfo = match key {
         "vendor_part_id" => value.parse::<u32>().is_ok(),
         "sys_image_guid" | "node_guid" => value.len() == 19 && value.matches(':').count() == 3,
         "phys_port_cnt" => value.parse::<u8>().is_ok(),
         "state" => value.starts_with("PORT_"),
         _ => false,
-    })
+    };
+    let of_ibstat = match key {
+        "CA type" => value.starts_with("MT"),
+        // mlxlink pads its names
+        "Physical state" => line.starts_with("Physical state: "),
+        "State" => line.starts_with("State: ") && below.starts_with("Physical state: "),
+        _ => false,
+    };
+    if of_devinfo { Some(IBV_DEVINFO) } else { of_ibstat.then_some(IBSTAT) }
 }
 
 /// Words before the name of a port: a host, a number, `link`.
@@ -158,7 +167,7 @@ impl Output {
             }
             "active_mtu" => self.mtu(value, i),
             // the line that numbers the port may be cut off, too
-            "state" if self.ports.is_empty() && value.starts_with("PORT_") => {
+            "state" | "State" | "Physical state" if self.ports.is_empty() && self.device == UNNAMED => {
                 self.port(None);
                 false
             }
@@ -284,6 +293,10 @@ mod tests {
         let (kind, active) = (Some("4129"), Some("active"));
         assert_eq!(read, [(UNNAMED, kind, active), ("mlx5_5", kind, active)]);
         assert!(ports("state: running\nphys_port_cnt: many\n").is_empty());
+        let text = "\t\tState: Down\n\t\tPhysical state: Polling\n\t\tLink layer: InfiniBand\nCA 'mlx5_1'\n\tPort 1:\n\t\tState: Active\n";
+        let [(IBSTAT, all)] = &ports(text)[..] else { panic!("{:?}", ports(text)) };
+        let read: Vec<_> = all.iter().map(|p| (p.device.as_str(), p.state.as_deref())).collect();
+        assert_eq!(read, [(UNNAMED, Some("down")), ("mlx5_1", active)]);
     }
 
     #[test]
