@@ -10,6 +10,9 @@ pub(super) const RULE: Rule = Rule::new("reported-health", Many(run));
 /// Parts or values that are named; the others are counted.
 const SHOWN: usize = 6;
 
+/// How much less a failing pod or test is weighed than a message that says why.
+const SYMPTOM: f64 = 0.85;
+
 /// The reports of health, with where they stand.
 fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a Origin)> {
     view.facts(|fact| if let Fact::Health(report) = fact { Some(report) } else { None })
@@ -67,7 +70,8 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
         (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
     };
-    RULE.raise(kind, severity, certainty)
+    let raised = RULE
+        .raise(kind, severity, certainty)
         .summary(format!("{summary}: {shown}"))
         .expected(words.expected)
         .measured(shown)
@@ -77,7 +81,9 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
             _ => words.fix,
         })
         .confirm(words.confirm)
-        .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())))
+        .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())));
+    // a pod or a test that fails is what a cause, which a program's own message names, leads to
+    if matches!(area, Area::Pod | Area::Test) { raised.losing(SYMPTOM) } else { raised }
 }
 
 fn of_area(area: Area) -> Words {
@@ -153,7 +159,8 @@ fn of_area(area: Area) -> Words {
             summary: "Nodes are out of service, or held back by the scheduler's checks",
             expected: "no failed check",
             fix: "Find the part that is named, and read its own state. Slurm's reasons: `sinfo -R`, `scontrol show node NODE`; Kubernetes': \
-                  `kubectl describe node NODE`. The node stays out of service until it is repaired and resumed.",
+                  `kubectl describe node NODE`. A node that offers no GPU: its device plugin does not run there, or found no healthy \
+                  device (its log says which). The node stays out of service until it is repaired and resumed.",
             confirm: "`sinfo -R` or `kubectl describe node NODE`; the check by hand on that node",
         },
         Area::Pod => Words {

@@ -18,7 +18,7 @@ const LONG: u64 = 30 * 60;
 const RESTARTS: u32 = 10;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 12] =
+    const HALLMARKS: [&str; 15] =
         ["Ready", "/1 ", "/2 ", "/3 ", "/4 ", "State:", "Running", "Pending", "GPU", "gpu", "DESIRED", "Restart Count"];
     if !text.holds_one_of(&HALLMARKS) {
         return;
@@ -35,6 +35,17 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Node, bad, Some(part), "is", status, i);
         } else if let Some((part, bad, what)) = pod(&words) {
             health.judge(Area::Pod, bad, Some(part), "is", &what, i);
+        } else if line.contains("Registered device plugin for '") || line.contains("validations are successful") {
+            health.sound(Area::Pod, i);
+        } else if let Some(count) = gpus_of_amd(line) {
+            health.judge(
+                Area::Node,
+                (count == 0).then_some(Grade::Fault),
+                None,
+                "AMD's device plugin found",
+                "no GPU",
+                i,
+            );
         } else {
             container.take(line, i, &mut health);
         }
@@ -136,6 +147,11 @@ fn fails(state: &str) -> bool {
     ];
     let with_number = ["ExitCode:", "Signal:"].iter().any(|start| state.starts_with(start));
     STATES.contains(&state) || state.starts_with("OutOf") || with_number
+}
+
+/// `Found 8 AMDGPUs`, by the device plugin of AMD's GPUs.
+fn gpus_of_amd(line: &str) -> Option<u32> {
+    line.split_once("Found ")?.1.split_once(" AMDGPUs")?.0.parse().ok()
 }
 
 /// Sets of pods: `NAME DESIRED CURRENT READY …` of daemon sets, `NAME READY UP-TO-DATE AVAILABLE AGE` of deployments.
@@ -256,6 +272,8 @@ impl Container {
                 let what = if is_now { "a container does not run:" } else { "a container ended before:" };
                 if value == "Completed" {
                     health.sound(Area::Pod, i);
+                } else if matches!(value, "PodInitializing" | "ContainerCreating") {
+                    health.trouble(Area::Pod, Grade::Note, self.pod.as_deref(), "a container waits:", value, i);
                 } else if fails(value) {
                     let grade = if is_now { Grade::Fault } else { Grade::Suspect };
                     health.trouble(Area::Pod, grade, self.pod.as_deref(), what, value, i);
@@ -398,6 +416,15 @@ mod tests {
         assert_eq!(bad(&columns("<none>")), of(&[("n1", Grade::Fault), ("cpu-1", Grade::Note)]));
         assert_eq!(bad("NAME   GPU\nnvidia   fast\n"), []);
         assert_eq!(bad("Name   GPU memory\nn1   0\n"), []);
+    }
+
+    #[test]
+    fn device_plugins() {
+        let nvidia =
+            "I0301 10:00:00.000000 1 server.go:125] Registered device plugin for 'nvidia.com/gpu' with Kubelet\n";
+        assert_eq!(read(nvidia), (1, vec![]));
+        let amd = |count: u32| read(&format!("I0301 10:00:00.000000 1 amdgpu.go:190] Found {count} AMDGPUs\n"));
+        assert_eq!((amd(8).0, amd(0).1.len()), (1, 1));
     }
 
     #[test]

@@ -128,6 +128,12 @@ impl<'t> Messages<'t> {
             known.message.count = known.message.count.saturating_add(1);
             known.last = known.last.max(lines.1);
             add_rank(&mut known.message, parts);
+            // what the first one does not name
+            for (name, value) in parts {
+                if known.message.part(name).is_none() {
+                    known.message.parts.push((*name, (*value).to_owned()));
+                }
+            }
             return;
         }
         if self.known.len() >= 2 * MOST {

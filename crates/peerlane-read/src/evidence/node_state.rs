@@ -26,9 +26,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     let mut health = Health::default();
     let (mut within, mut is_events) = (false, false);
-    // GPUs that a node of Kubernetes has, and those that pods may have
-    let (mut section, mut capacity): (Option<bool>, Vec<(&str, u32)>) = (None, Vec::new());
-    let mut offered: Vec<(&str, u32, usize)> = Vec::new();
+    let (mut section, mut offers): (Option<bool>, Offers) = (None, Offers::default());
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t', '#']).trim_end();
         // `kubectl describe node`, and the same as YAML, whose keys are sorted
@@ -38,43 +36,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             section = None;
             within &= line.starts_with("Conditions");
         } else if let Some((name, count)) = gpus_of_node(line) {
-            let is_allocatable = section == Some(true);
-            let is_alone = section.is_none() && count == 0 && !is_of_pod(text, i);
-            if is_alone {
-                health.trouble(Area::Node, Grade::Fault, None, name, "the node offers none", i);
-            } else if section.is_none() {
-                continue;
-            } else if let Some((_, allocatable, at)) =
-                offered.iter().find(|(known, ..)| *known == name).filter(|_| !is_allocatable)
-            {
-                // the capacity came second
-                let bad = (*allocatable < count).then_some(Grade::Fault);
-                let value = format!("{allocatable} of {count} can be given to pods");
-                health.judge(Area::Node, bad, None, name, &value, *at);
-            } else if !is_allocatable {
-                capacity.retain(|(known, _)| *known != name);
-                capacity.push((name, count));
-                if count == 0 {
-                    health.trouble(
-                        Area::Node,
-                        Grade::Fault,
-                        None,
-                        name,
-                        "the node has 0: its device plugin reports no device",
-                        i,
-                    );
-                }
-            } else if let Some((_, all)) = capacity.iter().find(|(known, _)| *known == name) {
-                let bad = (count < *all).then_some(Grade::Fault);
-                // none at all is told by the capacity
-                if *all > 0 {
-                    health.judge(Area::Node, bad, None, name, &format!("{count} of {all} can be given to pods"), i);
-                }
-            } else {
-                offered.push((name, count, i));
-                if count == 0 {
-                    health.trouble(Area::Node, Grade::Fault, None, name, "0 can be given to pods", i);
-                }
+            match section {
+                Some(is_allocatable) => offers.add(name, is_allocatable, count, i),
+                // a title, or a line that was searched for
+                None if count == 0 && !is_of_pod(text, i) => offers.add(name, true, count, i),
+                None => {}
             }
         } else if let Some((grade, what)) = taint(line) {
             health.trouble(Area::Node, grade, None, "taint:", what, i);
@@ -101,7 +67,48 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
         }
     }
+    offers.judge(&mut health);
     health.push(text, TOOL, found);
+}
+
+/// What a node of Kubernetes has of a kind of device, what of it pods may have, and where that stands.
+struct Offer<'t> {
+    name: &'t str,
+    capacity: Option<u32>,
+    allocatable: Option<u32>,
+    line: usize,
+}
+
+/// GPUs and adapters of one node after the other; `kubectl describe` and YAML list them in another order.
+#[derive(Default)]
+struct Offers<'t>(Vec<Offer<'t>>);
+
+impl<'t> Offers<'t> {
+    fn add(&mut self, name: &'t str, is_allocatable: bool, count: u32, line: usize) {
+        let field = |offer: &Offer| if is_allocatable { offer.allocatable } else { offer.capacity };
+        let own = self.0.iter().rposition(|offer| offer.name == name && field(offer).is_none());
+        let at = own.unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0.push(Offer { name, capacity: None, allocatable: None, line });
+        }
+        let Some(offer) = self.0.get_mut(at) else { return };
+        offer.line = line;
+        match is_allocatable {
+            true => offer.allocatable = Some(count),
+            false => offer.capacity = Some(count),
+        }
+    }
+
+    fn judge(&self, health: &mut Health) {
+        for Offer { name, capacity, allocatable, line } in &self.0 {
+            let (bad, value) = match (capacity, allocatable) {
+                (Some(0) | None, Some(0)) | (Some(0), None) => (true, "0: the device plugin offers none".to_owned()),
+                (Some(all), Some(free)) => (free < all, format!("{free} of {all} can be given to pods")),
+                _ => continue,
+            };
+            health.judge(Area::Node, bad.then_some(Grade::Fault), None, name, &value, *line);
+        }
+    }
 }
 
 /// The reason for which Slurm drains a node, if it is about such a part.
@@ -234,7 +241,7 @@ mod tests {
             all.flatten().map(|t| (t.value, t.grade)).collect()
         };
         let yaml = "status:\n  allocatable:\n    nvidia.com/gpu: \"0\"\n  capacity:\n    nvidia.com/gpu: \"8\"\n";
-        assert_eq!(bad(yaml).last().map(|(value, _)| value.as_str()), Some("0 of 8 can be given to pods"));
+        assert_eq!(bad(yaml), [("0 of 8 can be given to pods".to_owned(), Grade::Fault)]);
         assert_eq!(bad("Capacity:\n  nvidia.com/gpu:  0\nAllocatable:\n  nvidia.com/gpu:  0\n").len(), 1);
         assert_eq!(bad("# nvidia.com/gpu: 0\nName: n1\n").len(), 1, "alone");
         assert_eq!(bad("    Limits:\n      nvidia.com/gpu:  0\n"), []);
