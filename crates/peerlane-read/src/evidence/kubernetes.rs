@@ -18,8 +18,23 @@ const LONG: u64 = 30 * 60;
 const RESTARTS: u32 = 10;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 15] =
-        ["Ready", "/1 ", "/2 ", "/3 ", "/4 ", "State:", "Running", "Pending", "GPU", "gpu", "DESIRED", "Restart Count"];
+    const HALLMARKS: [&str; 15] = [
+        "Ready",
+        "/1 ",
+        "/2 ",
+        "/3 ",
+        "/4 ",
+        "State:",
+        "Running",
+        "Pending",
+        "GPU",
+        "gpu",
+        "DESIRED",
+        "Restart Count",
+        "Registered device plugin for '",
+        " AMDGPUs",
+        "validations are successful",
+    ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
     }

@@ -198,10 +198,16 @@ fn is_name(names: &[&str], word: &str) -> bool {
 
 /// `2024-05-03 10:11:12,345`, `Mar 21 2025 20:45:38`, `Thu Jan 16 10:36:22 2025`.
 fn is_clock(text: &str) -> bool {
+    // SGLang's ranks stand behind the time: `TP3`, `DP1 TP0`
+    let is_rank = |word: &str| {
+        let number = ["TP", "DP", "PP", "EP"].iter().find_map(|kind| word.strip_prefix(kind));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
     let plain = |word: &str| {
         word.bytes().all(|b| b.is_ascii_digit() || b":.,-+TZ/".contains(&b))
             || is_name(&MONTHS, word)
             || is_name(&DAYS, word)
+            || is_rank(word)
     };
     text.bytes().filter(|b| *b == b':').count() >= 2 && text.split_whitespace().all(plain)
 }
@@ -214,7 +220,7 @@ fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     }
     let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
     let mut end = within.len() + 2;
-    if let Some(level) = of_torch(within) {
+    if let Some(level) = of_torch(within).or_else(|| of_ray(within)) {
         head.level = head.level.max(Some(level));
     } else if let Some(level) = Level::of(within.trim()) {
         head.level = head.level.max(Some(level));
@@ -248,6 +254,21 @@ fn of_torch(within: &str) -> Option<Level> {
         "I" => Some(Level::Quiet),
         _ => None,
     }
+}
+
+/// The level in `[2025-03-12 15:02:38,361 E 301 367]`, as Ray's C++ logs.
+fn of_ray(within: &str) -> Option<Level> {
+    let words: Vec<&str> = within.split_whitespace().collect();
+    let [date, time, letter, process, thread] = words.as_slice() else { return None };
+    let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit());
+    let is_date = date.matches('-').count() == 2 && time.matches(':').count() == 2;
+    let level = match *letter {
+        "E" | "C" | "F" => Level::Error,
+        "W" => Level::Warning,
+        "I" | "D" => Level::Quiet,
+        _ => return None,
+    };
+    (is_date && is_number(process) && is_number(thread)).then_some(level)
 }
 
 /// `node48:34050:34121 [0] `, NCCL's process.

@@ -226,7 +226,7 @@ pub(super) fn is_failure(line: &str) -> bool {
 
 /// The first line of a report whose last line is the exception.
 pub(super) fn is_traceback(line: &str) -> bool {
-    line.starts_with("Traceback (most recent call last)")
+    line.starts_with("Traceback (most recent call last)") || line.ends_with(": Traceback (most recent call last):")
 }
 
 /// `RuntimeError: …`, `torch.distributed.DistBackendError: …`.
