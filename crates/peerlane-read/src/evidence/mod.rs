@@ -131,6 +131,7 @@ mod sysfs_tree;
 pub mod traces;
 mod transferbench;
 mod transports;
+mod ucx_perftest;
 mod xml;
 mod xorg;
 

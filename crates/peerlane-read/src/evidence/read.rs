@@ -118,6 +118,7 @@ pub const READERS: &[Reader] = readers![
     nccl_averages,
     osu,
     perftest,
+    ucx_perftest,
     rocm_smi,
     rocm_bandwidth_test,
     labelled_matrix,
