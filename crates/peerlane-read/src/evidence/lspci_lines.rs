@@ -23,7 +23,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&["LnkSta:", "LnkCap:", "MaxPayload ", "ESta:"]) {
         return;
     }
-    let mut lines = Lines::default();
+    let mut lines = Lines { is_first: true, ..Lines::default() };
     let mut within = 0;
     for (i, line) in text.iter() {
         if i < within {
@@ -31,6 +31,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         // what a device's block holds is read with it
         let device = named(line);
+        lines.is_first &= device.is_none() && !begins_with_address(line);
         if device.is_some() || is_device(line) {
             let end = text.block_end(i);
             if end > i + 1 {
@@ -53,6 +54,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 fn is_device(line: &str) -> bool {
     let Some((address, rest)) = line.split_once(' ') else { return false };
     (7..=16).contains(&address.len()) && address.parse::<PciAddress>().is_ok() && rest.contains(": ")
+}
+
+/// Whether the first word is the address of a device, whatever follows: a window may have wrapped the line.
+fn begins_with_address(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    word.contains('.') && word.contains(':') && word.parse::<PciAddress>().is_ok()
 }
 
 /// The device that a command or a heading names for the lines below it.
@@ -116,6 +123,8 @@ struct Lines {
     health: Health,
     /// The first link with fewer lanes than it can have: its state, and the line.
     narrow: Option<(String, usize)>,
+    /// No line above names a device: the text begins within the stanza of one.
+    is_first: bool,
 }
 
 impl Lines {
@@ -128,7 +137,8 @@ impl Lines {
             let narrower = self.all.narrower;
             let is_read = self.state(rest).is_some();
             // an empty slot has no lanes
-            if self.all.narrower > narrower && self.device.running.lanes.is_some_and(|lanes| lanes > 0) {
+            if self.is_first && self.all.narrower > narrower && self.device.running.lanes.is_some_and(|lanes| lanes > 0)
+            {
                 self.narrow.get_or_insert_with(|| (rest.trim().to_owned(), i));
             }
             is_read
@@ -181,7 +191,8 @@ impl Lines {
     }
 
     fn push(&mut self, text: &Text, found: &mut Found) {
-        let mut lines = std::mem::take(self);
+        let is_first = self.is_first;
+        let mut lines = std::mem::replace(self, Lines { is_first, ..Lines::default() });
         // in a list of a whole machine, ports above devices with fewer lanes count, too
         if let Some((state, i)) = lines.narrow.take().filter(|_| lines.of.is_none() && lines.all.links <= FEW) {
             lines.health.trouble(
@@ -233,6 +244,19 @@ mod tests {
              \t\tLnkSta:\tSpeed 32GT/s, Width x16, TrErr- Train- SlotClk+\n",
         );
         assert_eq!((all.links, all.narrower, all.slower), (3, 1, 1));
+    }
+
+    #[test]
+    fn a_stanza_whose_first_lines_are_cut_off() {
+        let piece = "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n";
+        let troubles = |text: &str| {
+            let of = |fact: &Fact| if let Fact::Health(report) = fact { report.troubles.len() } else { 0 };
+            scanned(scan, text).evidence.iter().map(|one| of(&one.fact)).sum::<usize>()
+        };
+        assert_eq!(troubles(piece), 1);
+        assert_eq!(troubles(&piece.replace("x8 (downgraded)", "x16 (ok)")), 0);
+        assert_eq!(troubles(&piece.repeat(5)), 0, "of a whole machine");
+        assert_eq!(troubles(&format!("82:00.0 3D controller\n{piece}")), 0, "another reader knows the device");
     }
 
     #[test]
