@@ -103,7 +103,10 @@ fn look(context: &Context) -> Judged {
             view.facts(state_of_gpus).any(|(is_whole, origin)| is_whole || QUERIES.contains(&origin.tool)),
             "GPU state",
         );
-        add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
+        add(
+            any(|fact| matches!(fact, Fact::RdmaPorts(ports) if ports.iter().any(|p| p.state.is_some()))),
+            "RDMA ports",
+        );
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(facts) if facts.is_telling())), "kernel log");
         reported_health::areas(view).into_iter().for_each(|area| add(true, area));

@@ -15,10 +15,12 @@ fn run(view: &View) -> Option<Raised> {
     let mut all: Vec<(&OpenLine, &Origin)> = all.collect();
     all.sort_by_key(|(line, origin)| {
         let at = origin.lines.map_or(0, |(first, _)| first);
+        // what stopped nothing comes last
+        let kind = if line.went_on { OpenKind::Warning } else { line.kind };
         // of exceptions the one that came most often, and the last one, ended the program; of other lines the first may be the cause
-        match line.kind {
-            OpenKind::End | OpenKind::Exception => (line.kind, Reverse(line.count), u32::MAX - at),
-            _ => (line.kind, Reverse(0), at),
+        match kind {
+            OpenKind::End | OpenKind::Exception => (kind, line.went_on, Reverse(line.count), u32::MAX - at),
+            _ => (kind, line.went_on, Reverse(0), at),
         }
     });
     let (first, _) = all.first()?;
@@ -35,21 +37,26 @@ fn run(view: &View) -> Option<Raised> {
     let own = own_fault(&first.quote).filter(|_| ends);
     let summary = match lines {
         _ if let Some((what, _)) = own => {
-            format!("A program ended with an error of {what}, and not of the machine: \"{}\"", first.quote)
+            let of = if first.count > 1 { format!(" ({} processes of it)", first.count) } else { String::new() };
+            format!("A program ended{of} with an error of {what}, and not of the machine: \"{}\"", first.quote)
+        }
+        _ if ends && first.count > 1 => {
+            format!("{} processes of a program ended with the same error: \"{}\"", first.count, first.quote)
         }
         _ if ends => format!("A program ended with an error: \"{}\"", first.quote),
         1 => format!("A line speaks of trouble that is not known here: \"{}\"", first.quote),
         _ => format!("{lines} lines speak of trouble that is not known here, foremost: \"{}\"", first.quote),
     };
     // what warns of something and then works has shown that it works
-    let is_noise = first.kind == OpenKind::Warning && all.iter().all(|(_, origin)| works(view, origin));
+    let is_noise =
+        all.iter().all(|(line, origin)| line.went_on || line.kind == OpenKind::Warning && works(view, origin));
     let (kind, severity, certainty) = match ends {
         _ if is_noise => (Measurement, Info, Certain),
         true => (Fault, Error, Likely),
         false => (Fault, Warning, Possible),
     };
     let summary = if is_noise {
-        format!("Warnings that are not known here, of a program that worked afterwards: \"{}\"", first.quote)
+        format!("Lines that are not known here, of a program that worked afterwards: \"{}\"", first.quote)
     } else {
         summary
     };
@@ -155,7 +162,7 @@ mod tests {
         let lines =
             [("a warning", 9, OpenKind::Warning), ("an error", 1, OpenKind::Error), ("E: 1", 1, OpenKind::Exception)];
         for (quote, count, kind) in lines {
-            let line = OpenLine { quote: quote.to_owned(), host: None, count, kind };
+            let line = OpenLine { quote: quote.to_owned(), host: None, count, kind, went_on: false };
             state(&mut machine, "lines that are not known", Fact::OpenLine(line));
         }
         let all = findings(&machine, raised);
@@ -163,9 +170,27 @@ mod tests {
     }
 
     #[test]
+    fn what_a_program_left_behind_is_good_to_know() {
+        let found = |lines: &[(&str, OpenKind, bool)]| {
+            let mut machine = switched(1);
+            for (quote, kind, went_on) in lines {
+                let line =
+                    OpenLine { quote: (*quote).to_owned(), host: None, count: 1, kind: *kind, went_on: *went_on };
+                state(&mut machine, "lines that are not known", Fact::OpenLine(line));
+            }
+            let one = findings(&machine, raised).remove(0);
+            (one.severity, one.summary)
+        };
+        let passed = ("no cache", OpenKind::Error, true);
+        assert_eq!(found(&[passed]).0, Info);
+        let (severity, summary) = found(&[passed, ("no widget", OpenKind::Error, false)]);
+        assert!(severity == Warning && summary.ends_with("foremost: \"no widget\""), "{summary}");
+    }
+
+    #[test]
     fn an_exception_at_the_end_is_a_fault() {
         let mut machine = switched(1);
-        let line = OpenLine { quote: "E: 1".to_owned(), host: None, count: 1, kind: OpenKind::End };
+        let line = OpenLine { quote: "E: 1".to_owned(), host: None, count: 1, kind: OpenKind::End, went_on: false };
         state(&mut machine, "lines that are not known", Fact::OpenLine(line));
         let all = findings(&machine, raised);
         assert_eq!((all[0].severity, all[0].certainty), (Error, Likely));
@@ -181,7 +206,13 @@ mod tests {
         let mut machine = switched(1);
         assert_eq!(findings(&machine, raised), []);
         for (quote, count) in [("the widget is gone", 3), ("no route", 1)] {
-            let line = OpenLine { quote: quote.to_owned(), host: Some("h1".to_owned()), count, kind: OpenKind::Error };
+            let line = OpenLine {
+                quote: quote.to_owned(),
+                host: Some("h1".to_owned()),
+                count,
+                kind: OpenKind::Error,
+                went_on: false,
+            };
             state(&mut machine, "lines that are not known", Fact::OpenLine(line));
         }
         let all = findings(&machine, raised);

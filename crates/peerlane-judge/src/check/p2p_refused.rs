@@ -90,7 +90,7 @@ fn only_nccl(view: &View) -> bool {
 }
 
 fn run(view: &View) -> Vec<Raised> {
-    let mut groups: BTreeMap<(bool, Refusal), Vec<(NodeId, NodeId)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, Refusal, bool), Vec<(NodeId, NodeId)>> = BTreeMap::new();
     // NCCL's warning about NVLink pairs does not name them
     let warned = |w: &String| w.contains("disabled between NVLINK connected");
     let nvlinked = nccl::logs(view).iter().any(|(log, _)| log.warnings.iter().any(warned));
@@ -98,14 +98,46 @@ fn run(view: &View) -> Vec<Raised> {
         let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
         let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
         let near = view.class(a, b).map_or(nvlinked, |class| class <= PathClass::Pxb);
-        groups.entry((near, refusal)).or_default().push((a, b));
+        groups.entry((near, refusal, are_unlike(view, a, b))).or_default().push((a, b));
     }
-    let mut raised: Vec<Raised> =
-        groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs)).collect();
+    let mut raised: Vec<Raised> = groups
+        .into_iter()
+        .map(|((near, refusal, unlike), pairs)| match unlike && !near && refusal != Refusal::Disabled {
+            true => between_products(view, refusal, &pairs),
+            false => report(view, near, refusal, &pairs),
+        })
+        .collect();
     if raised.is_empty() {
         raised.extend(not_offered(view));
     }
     raised
+}
+
+/// Whether two GPUs are known to be different products.
+fn are_unlike(view: &View, a: NodeId, b: NodeId) -> bool {
+    let product = |id: NodeId| view.fabric().node(id).product.as_deref().filter(|name| !name.is_empty());
+    product(a).zip(product(b)).is_some_and(|(a, b)| a != b)
+}
+
+/// Pairs of different products, to which the driver gives no access whatever each of them has with its like.
+fn between_products(view: &View, refusal: Refusal, pairs: &[(NodeId, NodeId)]) -> Raised {
+    let product = |id: NodeId| view.fabric().node(id).product.clone();
+    let products = distinct(pairs.iter().flat_map(|(a, b)| [product(*a), product(*b)]).flatten());
+    RULE.raise(Design, Warning, Certain)
+        .summary(format!(
+            "No peer-to-peer access between GPUs of different products, {}: copies between them go through host memory ({})",
+            words::pairs(&view.names(pairs.iter().copied())),
+            products.join(", ")
+        ))
+        .expected("peer-to-peer access, where GPUs exchange data directly")
+        .measured(format!("no peer access ({})", refusal.meaning()))
+        .evidence(view.cite(view.peer_access().map(|(_, origin)| origin)))
+        .fix(
+            "Nothing is broken: the driver gives peer access between GPUs of one product or generation only. Run jobs that exchange \
+             much data on GPUs of one product (CUDA_VISIBLE_DEVICES); NCCL and CUDA stage the others through host memory by themselves.",
+        )
+        .confirm("`nvidia-smi topo -p2p r`")
+        .about(pairs.iter().map(|(a, b)| view.pair(*a, *b)).collect())
 }
 
 /// Pairs of which no source states peer access, of a product to which NVIDIA's driver does not offer it over PCIe.
@@ -240,6 +272,27 @@ mod tests {
         assert_eq!(found("NVIDIA GeForce RTX 4090"), (Design, true));
         assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (Fault, false));
         assert_eq!(found("NVIDIA RTX A6000"), (Fault, false));
+    }
+
+    #[test]
+    fn gpus_of_different_products() {
+        let found = |second: &str| {
+            let mut b = peerlane_machine::fabric::FabricBuilder::new();
+            for (name, product) in [("GPU0", "NVIDIA GeForce GTX 1080"), ("GPU1", second)] {
+                let mut node = peerlane_machine::fabric::Node::new(name, NodeKind::Gpu);
+                node.product = Some(product.to_owned());
+                b.node(node);
+            }
+            let mut machine = captured(b);
+            refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
+            findings(&machine, run).remove(0)
+        };
+        let unlike = found("NVIDIA RTX A6000");
+        assert_eq!(unlike.kind, Design);
+        assert!(unlike.summary.contains("different products") && unlike.summary.contains("A6000"), "{unlike:?}");
+        assert!(
+            !unlike.fix.contains("GeForce") && !found("NVIDIA GeForce GTX 1080").summary.contains("different products")
+        );
     }
 
     #[test]

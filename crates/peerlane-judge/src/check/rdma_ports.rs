@@ -21,8 +21,8 @@ enum Trouble {
     Missing(String, usize),
     /// It is down, as ports without a cable are; nothing shows that it should be up.
     Unused,
-    /// It is up and has no address: no subnet manager.
-    Initializing,
+    /// It is up and not active: its state, and whether it knows a subnet manager that has not set it up.
+    Initializing(String, Option<u16>),
     /// It runs slower than others of its type: both rates in Mb/s, and whether it alone does so in a set of one for each GPU.
     Slow(u64, u64, bool),
 }
@@ -71,7 +71,10 @@ fn trouble(port: &RdmaPort, peers: &[&RdmaPort], complete: bool) -> Option<Troub
             let slower = alike.filter(|p| p.gigabits.is_some_and(|rate| rate < best)).count();
             slow.map(|own| Trouble::Slow(megabits(own), megabits(best), complete && slower == 1))
         }
-        "initializing" | "init" | "armed" => Some(Trouble::Initializing),
+        state @ ("initializing" | "initialize" | "init" | "armed") => {
+            let manager = port.manager_lid.filter(|lid| !matches!(lid, &(0 | u16::MAX)));
+            Some(Trouble::Initializing(state.to_owned(), manager))
+        }
         "down" => {
             let disabled = port.physical.as_deref() == Some("disabled");
             let ethernet = port.layer.as_deref() != Some("infiniband");
@@ -126,10 +129,10 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                  transceiver, or try another port of the switch. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Unused => RULE
-            .raise(Design, if none_up { Warning } else { Info }, Likely)
+            .raise(Design, Warning, Likely)
             .summary(format!(
                 "{shown}: {port_is} down{}",
-                if none_up { ", and no port is up: no RDMA to other hosts" } else { "" }
+                if none_up { ", and no port is up: no RDMA to other hosts" } else { ", or not in use" }
             ))
             .expected("state Active, if the port is to be used")
             .measured("state Down")
@@ -137,11 +140,23 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                 "If the port is not intended to be used, do nothing. Otherwise connect its cable and enable it (`ip \
                  link`, `ibportstate`).",
             ),
-        Trouble::Initializing => RULE
+        Trouble::Initializing(state, Some(manager)) => RULE
             .raise(Fault, Warning, Certain)
-            .summary(format!("{shown}: {port_is} linked but not active: no subnet manager has responded"))
+            .summary(format!(
+                "{shown}: {port_is} linked but not active ({state}): the subnet manager (LID {manager}) has not set it up yet"
+            ))
+            .expected("state Active, with a LID of its own")
+            .measured(format!("state {state}, SM LID {manager}"))
+            .fix(
+                "Wait a minute and look again. If it stays so, check that the subnet manager still responds (`sminfo`) and read its \
+                 log for this port's GUID: a partition or a list of GUIDs may leave it out. In a virtual machine the host or the \
+                 cloud sets the port up.",
+            ),
+        Trouble::Initializing(state, None) => RULE
+            .raise(Fault, Warning, Certain)
+            .summary(format!("{shown}: {port_is} linked but not active ({state}): no subnet manager has set it up"))
             .expected("state Active")
-            .measured("state Initializing or Armed")
+            .measured(format!("state {state}"))
             .fix(
                 "Start a subnet manager for the network (opensm, or the switch's own), and check with `sminfo` that it \
                  responds.",
@@ -226,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn an_ethernet_port_without_a_cable_is_good_to_know() {
+    fn an_ethernet_port_without_a_cable_is_a_limit() {
         let down = port("mlx5_1", "down", 40.0, "ethernet");
         let up = port("mlx5_0", "active", 400.0, "infiniband");
-        assert_eq!(found(&[up, down.clone()]), [(Info, "mlx5_1".to_owned())]);
+        assert_eq!(found(&[up, down.clone()]), [(Warning, "mlx5_1".to_owned())]);
         assert_eq!(found(&[down]), [(Warning, "mlx5_1".to_owned())], "none is up");
     }
 
@@ -242,13 +257,28 @@ mod tests {
         };
         for lid in [0, 65535] {
             let spare = second(Some(lid), Some(0));
-            assert_eq!((spare.severity, spare.kind), (Info, Design));
-            assert_eq!(spare.summary, "mlx4_0/2: the port is down");
+            assert_eq!((spare.severity, spare.kind), (Warning, Design));
+            assert_eq!(spare.summary, "mlx4_0/2: the port is down, or not in use");
         }
         let lost = second(Some(868), Some(334));
         assert_eq!((lost.severity, lost.kind), (Error, Fault));
         assert!(lost.summary.starts_with("mlx4_0/2: the port is down (polling)"), "{}", lost.summary);
         assert_eq!(second(None, None).kind, Fault, "unknown");
+    }
+
+    #[test]
+    fn a_port_that_waits_for_its_subnet_manager() {
+        let waits = |manager_lid| {
+            let port = port("mlx5_0", "initializing", 200.0, "infiniband");
+            reported(&[RdmaPort { lid: Some(65535), manager_lid, ..port }]).remove(0).summary
+        };
+        assert!(
+            waits(Some(361)).ends_with("the subnet manager (LID 361) has not set it up yet"),
+            "{}",
+            waits(Some(361))
+        );
+        assert!(waits(Some(0)).ends_with("no subnet manager has set it up"), "{}", waits(Some(0)));
+        assert_eq!(waits(None), waits(Some(0)));
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(super) const RULE: Rule = Rule::new("reported-health", Many(run));
 /// Parts or values that are named; the others are counted.
 const SHOWN: usize = 6;
 
+/// How much less a failing pod or test is weighed than a message that says why.
+const SYMPTOM: f64 = 0.85;
+
 /// The reports of health, with where they stand.
 fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a Origin)> {
     view.facts(|fact| if let Fact::Health(report) = fact { Some(report) } else { None })
@@ -17,7 +20,13 @@ fn reports<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a HealthReport, &'a O
 
 /// What reports of health are about, in the words of what was checked. What can be used and how it is set are no states.
 pub(super) fn areas(view: &View) -> Vec<&'static str> {
-    let states = reports(view).filter(|(report, _)| !matches!(report.area, Area::Transport | Area::Setting));
+    // the start of a program, and pods that have just begun, show no state yet
+    let begins = |report: &HealthReport| {
+        let notes = report.troubles.iter().all(|trouble| trouble.grade == Grade::Note);
+        matches!(report.area, Area::Program | Area::Pod) && report.sound == 0 && notes
+    };
+    let states =
+        reports(view).filter(|(report, _)| !matches!(report.area, Area::Transport | Area::Setting) && !begins(report));
     distinct(states.map(|(report, _)| of_area(report.area).checked))
 }
 
@@ -57,9 +66,12 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
+        (Area::Program, Grade::Note) => "The text shows the start of a program",
+        (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
     };
-    RULE.raise(kind, severity, certainty)
+    let raised = RULE
+        .raise(kind, severity, certainty)
         .summary(format!("{summary}: {shown}"))
         .expected(words.expected)
         .measured(shown)
@@ -69,7 +81,9 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
             _ => words.fix,
         })
         .confirm(words.confirm)
-        .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())))
+        .about_nodes(distinct(of.iter().filter_map(|(one, _)| one.part.clone())));
+    // a pod or a test that fails is what a cause, which a program's own message names, leads to
+    if matches!(area, Area::Pod | Area::Test) { raised.losing(SYMPTOM) } else { raised }
 }
 
 fn of_area(area: Area) -> Words {
@@ -134,18 +148,28 @@ fn of_area(area: Area) -> Words {
         Area::Setting => Words {
             checked: "settings",
             summary: "The build or a setting may cost rate",
-            expected: "slots with as many lanes as their connectors, and flow control for RoCE",
+            expected: "slots with as many lanes as their connectors, flow control for RoCE, and packets as large as the port allows",
             fix: "Put a card that needs more lanes into a wider slot. Where RoCE runs without loss control of its own, turn on PFC for its \
-                  priority, the same on adapters and switches.",
-            confirm: "`lspci -vvv -s DEVICE | grep LnkSta`; `mlnx_qos -i INTERFACE`",
+                  priority, the same on adapters and switches. A small active_mtu follows from the interface's MTU: raise it \
+                  (`ip link set INTERFACE mtu 9000`), on the switches and the other end too.",
+            confirm: "`lspci -vvv -s DEVICE | grep LnkSta`; `mlnx_qos -i INTERFACE`; `ibv_devinfo | grep active_mtu`",
         },
         Area::Node => Words {
             checked: "scheduler's checks",
-            summary: "The scheduler's checks hold a node back",
+            summary: "Nodes are out of service, or held back by the scheduler's checks",
             expected: "no failed check",
-            fix: "Find the part that the check names, and read its own state. The node stays out of service until the check passes and \
-                  the node is resumed.",
-            confirm: "the check by hand on that node",
+            fix: "Find the part that is named, and read its own state. Slurm's reasons: `sinfo -R`, `scontrol show node NODE`; Kubernetes': \
+                  `kubectl describe node NODE`. A node that offers no GPU: its device plugin does not run there, or found no healthy \
+                  device (its log says which). The node stays out of service until it is repaired and resumed.",
+            confirm: "`sinfo -R` or `kubectl describe node NODE`; the check by hand on that node",
+        },
+        Area::Pod => Words {
+            checked: "pods",
+            summary: "Pods of the cluster do not run",
+            expected: "pods that run, or that have completed",
+            fix: "`kubectl describe pod POD` (Events, at its end) says why one waits or is not created, `kubectl logs POD --previous` what a container \
+                  said before it ended. A pod of the GPU operator or of a device plugin that does not run leaves its node without GPUs for all others.",
+            confirm: "`kubectl get events --sort-by=.lastTimestamp`; `kubectl logs POD --previous`",
         },
         Area::Test => Words {
             checked: "results of tests",

@@ -21,6 +21,8 @@ pub enum Area {
     Setting,
     /// Why a scheduler holds a node back.
     Node,
+    /// Whether the pods of a cluster run.
+    Pod,
     /// A test program's own results.
     Test,
     /// The state of a job's collectives.

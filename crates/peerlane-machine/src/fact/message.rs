@@ -48,4 +48,6 @@ pub struct OpenLine {
     pub count: u32,
     /// What they are.
     pub kind: OpenKind,
+    /// Whether what follows shows that the program went on with its work after all of them.
+    pub went_on: bool,
 }

@@ -23,7 +23,16 @@ pub(super) fn from_classes(all: &Inventory, origin: &Origin) -> Skeleton {
         own.or_else(|| under_nvlink(a, b).filter(|c| c.is_pcie()))
     };
     // devices that only other sources know have no place in this tree
-    let members: Vec<usize> = (0..devices.len()).filter(|&d| stated.lists(d)).collect();
+    let listed: Vec<usize> = (0..devices.len()).filter(|&d| stated.lists(d)).collect();
+    // nor have those whose rows are cut off, where only NVLinks of others lead to them
+    let is_placed = |d: &usize| {
+        let near_cpus = devices[*d].numa.is_some() || devices[*d].cpus.is_some();
+        near_cpus || listed.iter().any(|&other| other != *d && class(*d, other).is_some())
+    };
+    let members: Vec<usize> = match listed.iter().any(is_placed) {
+        true => listed.iter().copied().filter(is_placed).collect(),
+        false => listed,
+    };
     let cards = card_pairs(all, stated, &members);
     let mut domains = implied_tree(&Devices {
         members: &members,

@@ -8,6 +8,20 @@ use super::{Text, scan_text};
 
 /// Commands by how they begin, with output as they print it. The first that fits counts.
 const OUTPUTS: &[(&str, &str)] = &[
+    ("kubectl describe node", "Capacity:\n  nvidia.com/gpu:     8\nAllocatable:\n  nvidia.com/gpu:     7\n"),
+    ("kubectl describe pod", "Name:  a\n    State:          Waiting\n      Reason:       CrashLoopBackOff\n"),
+    (
+        "kubectl get events",
+        "2m   Warning   FailedScheduling   pod/a   0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n",
+    ),
+    (
+        "scontrol show node",
+        "NodeName=gpu7 Arch=x86_64\n   State=IDLE+DRAIN ThreadsPerCore=2\n   Reason=GPU 3 lost [root@2026-01-01]\n",
+    ),
+    (
+        "sinfo -R",
+        "REASON               USER      TIMESTAMP           NODELIST\nGPU 3 lost           root      2026-01-01T10:00:00 gpu7\n",
+    ),
     ("nvidia-smi topo -m", "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nGPU1\tPIX\t X \t0-31\n"),
     ("nvidia-smi topo -p2p", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"),
     ("nvidia-smi nvlink -s", "GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: 25 GB/s\n"),
@@ -97,6 +111,7 @@ const OUTPUTS: &[(&str, &str)] = &[
 /// Commands whose output is for the person who runs them: settings of a job, lists of libraries, counters without a reader.
 const WITHOUT_OUTPUT: &[&str] = &[
     "peerlane",
+    "kubectl logs",
     "amd-smi metric",
     "ldd",
     "env",

@@ -12,11 +12,21 @@ const TOOL: &str = "gdrcopy";
 const SLOW_WRITE: f64 = 2000.0;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["write BW:", "read BW:", "gdr_open", "gdrdrv", ": Checks: ", "Waived: "]) {
+    if !text.holds(&[
+        "write BW:",
+        "read BW:",
+        "gdr_open",
+        "gdrdrv",
+        ": Checks: ",
+        "Waived: ",
+        "sanity.cpp",
+        "List of failed tests:",
+    ]) {
         return;
     }
     let mut health = Health::default();
     let mut gpu: Option<String> = None;
+    failed_tests(text, &mut health);
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
         if let Some(facts) = device(line) {
@@ -30,11 +40,33 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
         } else if let Some(failed) = failures(line) {
             health.judge(Area::Test, (failed > 0).then_some(Grade::Fault), None, "sanity:", line, i);
-        } else if line.contains("gdrdrv") && (line.contains("rror") || line.contains("not ")) {
+        } else if line.starts_with("Assertion \"") && line.contains(" failed at ") && line.contains("sanity.cpp") {
+            health.trouble(Area::Test, Grade::Fault, None, "gdrcopy_sanity:", line, i);
+        } else if line.contains("gdrdrv")
+            && !line.contains("gdrdrv:")
+            && (line.contains("rror") || line.contains("not "))
+        {
             health.trouble(Area::Test, Grade::Fault, None, "", line, i);
         }
     }
     health.push(text, TOOL, found);
+}
+
+/// The names below `List of failed tests:`, which come first.
+fn failed_tests(text: &Text, health: &mut Health) {
+    text.walk(|i| {
+        (text.line(i).trim_start_matches(['>', ' ']).trim_end() == "List of failed tests:").then_some(())?;
+        let mut at = i + 1;
+        while at < text.len() && text.line(at).starts_with([' ', '\t', '>']) && !text.line(at).trim().contains(' ') {
+            let name = text.line(at).trim_start_matches(['>', ' ', '\t']).trim();
+            if name.is_empty() {
+                break;
+            }
+            health.trouble(Area::Test, Grade::Fault, Some("gdrcopy_sanity"), "failed:", name, at);
+            at += 1;
+        }
+        Some(at)
+    });
 }
 
 /// `GPU id:0; name: NVIDIA A100-SXM4-40GB; Bus id: 0000:07:00`.
@@ -81,6 +113,15 @@ mod tests {
         assert_eq!(troubles("100%: Checks: 28, Failures: 0, Errors: 0\n"), (1, vec![]));
         assert_eq!(troubles("Total: 30, Passed: 28, Failed: 2, Waived: 0\n").1, [Grade::Fault]);
         assert_eq!(troubles("gdr_open error: Is gdrdrv driver installed and loaded?\n").1, [Grade::Fault]);
+    }
+
+    #[test]
+    fn failed_tests_by_name() {
+        let text = "Assertion \"(gdr_pin_buffer(g, d, size, 0, 0, &mh)) == (0)\" failed at sanity.cpp:274\nTotal: 3, Passed: 1, Failed: 1, Waived: 1\n\n\
+                    List of failed tests:\n    basic_widget\n\nList of waived tests:\n    other_widget\n";
+        let Fact::Health(report) = &scanned(scan, text).evidence[0].fact else { panic!() };
+        let bad: Vec<_> = report.troubles.iter().map(|t| t.value.as_str()).collect();
+        assert_eq!((bad[0], bad.len()), ("basic_widget", 3));
     }
 
     #[test]

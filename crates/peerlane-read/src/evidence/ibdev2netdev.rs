@@ -18,13 +18,15 @@ const NETWORK: u32 = 0x02_0000;
 const MELLANOX: u16 = 0x15b3;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&[" ==> "]) {
+    if !text.holds(&["==>"]) {
         return;
     }
     let mut output = Output::default();
     for (i, line) in text.iter() {
         let line = line.trim_start_matches('>').trim();
-        match port(line) {
+        // `column -t` widens gaps
+        let plain = line.contains("==>").then(|| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        match plain.as_deref().and_then(port) {
             Some(port) => {
                 if output.listed.contains(&(port.of.device.clone(), port.of.port)) {
                     output.push(text, found);
@@ -51,7 +53,10 @@ struct Port {
 fn port(line: &str) -> Option<Port> {
     let (before, after) = line.split_once(" ==> ")?;
     let (interface, state) = after.split_once(" (")?;
-    let up = match state.trim_end().strip_suffix(')')? {
+    // what a person wrote behind it may follow
+    let (state, remark) = state.split_once(')')?;
+    let is_remark = remark.is_empty() || remark.starts_with(' ');
+    let up = match state.trim().split(is_not_letter).next().filter(|_| is_remark)? {
         "Up" => true,
         "Down" => false,
         _ => return None,
@@ -79,7 +84,8 @@ fn port(line: &str) -> Option<Port> {
             device: device.to_owned(),
             port: Some(port),
             kind: kind.map(str::to_owned),
-            state: state.map(str::to_lowercase),
+            // an interface is up over a port that is; one that is down says nothing of its port
+            state: state.map(str::to_lowercase).or_else(|| up.then(|| "active".to_owned())),
             // IPoIB interfaces are called after InfiniBand, unless somebody renamed them
             layer: interface.starts_with("ib").then(|| "infiniband".to_owned()),
             ..RdmaPort::default()
@@ -89,6 +95,10 @@ fn port(line: &str) -> Option<Port> {
         interface: interface.trim().to_owned(),
         up,
     })
+}
+
+fn is_not_letter(c: char) -> bool {
+    !c.is_ascii_alphabetic()
 }
 
 /// One run of the tool.
@@ -153,8 +163,20 @@ mod tests {
             ("mlx5_0", Some(1), None, Some("infiniband")),
             "an interface that is down is no port that is"
         );
-        assert_eq!(all[1], ("mlx5_bond_0", Some(1), None, None));
+        assert_eq!(all[1], ("mlx5_bond_0", Some(1), Some("active"), None));
         assert_eq!(one.origin.lines, Some((2, 3)));
+    }
+
+    #[test]
+    fn columns_that_were_widened_and_remarks() {
+        let found = scanned(
+            scan,
+            "mlx5_0   port  1  ==>  ibp26s0       (Down)  # the first\nmlx5_10  port  1  ==>  enp27s0f0np0  (Up)    # storage\n",
+        );
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::RdmaPorts(ports) = &one.fact else { panic!() };
+        let all: Vec<_> = ports.iter().map(|p| (p.device.as_str(), p.layer.as_deref())).collect();
+        assert_eq!(all, [("mlx5_0", Some("infiniband")), ("mlx5_10", None)]);
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub(super) fn head(line: &str) -> Head<'_> {
 /// Takes off one layer; its length.
 fn layer<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     quote(rest)
+        .or_else(|| task(rest).filter(|_| head.end == 0))
         .or_else(|| container(rest, head))
         .or_else(|| time(rest, head))
         .or_else(|| tag(rest, head))
@@ -80,6 +81,33 @@ fn layer<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 fn quote(rest: &str) -> Option<usize> {
     let end = rest.find(|c| !matches!(c, '>' | ' '))?;
     rest.starts_with('>').then_some(end)
+}
+
+/// `3: `, the task that `srun -l` prints before what a program says: a rank, a level, a report of an exception, its indented lines.
+/// Before anything else a number may begin a row of a table.
+fn task(rest: &str) -> Option<usize> {
+    let (number, line) = rest.split_once(": ")?;
+    let is_task = (1..=5).contains(&number.len()) && number.bytes().all(|b| b.is_ascii_digit());
+    const STARTS: [&str; 15] = [
+        "[",
+        "  ",
+        "Traceback ",
+        "Exception ",
+        "Error ",
+        "srun: ",
+        "W0",
+        "W1",
+        "E0",
+        "E1",
+        "torch.distributed.",
+        "====",
+        "----",
+        "Failures:",
+        "Root Cause ",
+    ];
+    let is_exception = || line.split_once(": ").is_some_and(|(name, _)| name.ends_with("Error") && !name.contains(' '));
+    (is_task && (STARTS.iter().any(|start| line.starts_with(start)) || line.ends_with(".py FAILED") || is_exception()))
+        .then_some(number.len() + 2)
 }
 
 /// `{"log":"` of docker's JSON files, `[pod/NAME/CONTAINER] ` of kubectl, `worker-1  | ` of `docker compose`, `stdout F ` of a
@@ -102,8 +130,8 @@ fn container<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
 fn time(rest: &str, head: &mut Head) -> Option<usize> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
     if let Some((within, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        let seconds = is_number(within) && within.contains('.') || is_stamp_of_kernel(within);
-        if seconds || is_clock(within) {
+        let seconds = (is_number(within) && within.contains('.') || is_stamp_of_kernel(within)) && !is_of_epoch(within);
+        if seconds || is_clock(within) || is_of_epoch(within) {
             (head.is_log, head.is_system) = (true, head.is_system || seconds);
             return Some(within.len() + 2);
         }
@@ -135,12 +163,19 @@ fn time(rest: &str, head: &mut Head) -> Option<usize> {
     None
 }
 
+/// Whether they are seconds since 1970 with their fraction, as UCX and others log; the kernel counts from its start.
+fn is_of_epoch(within: &str) -> bool {
+    within.split_once('.').is_some_and(|(seconds, part)| {
+        seconds.len() == 10 && [seconds, part].iter().all(|text| text.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
 /// Whether the words in brackets are a time as `dmesg` prints it: `    1.759813`, with `-T` `Tue Jan 20 10:17:48 2026`, with `-H` the
 /// first line of a minute `Dec  7 23:33` and `  +0.000659` of all others.
 pub(super) fn is_stamp_of_kernel(within: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let plain = within.trim_start();
-    let seconds = plain.strip_prefix('+').unwrap_or(plain).split_once('.');
+    let seconds = plain.strip_prefix('+').unwrap_or(plain).split_once('.').filter(|_| !is_of_epoch(plain));
     if seconds.is_some_and(|(whole, part)| digits(whole) && digits(part)) {
         return true;
     }
@@ -163,10 +198,16 @@ fn is_name(names: &[&str], word: &str) -> bool {
 
 /// `2024-05-03 10:11:12,345`, `Mar 21 2025 20:45:38`, `Thu Jan 16 10:36:22 2025`.
 fn is_clock(text: &str) -> bool {
+    // SGLang's ranks stand behind the time: `TP3`, `DP1 TP0`
+    let is_rank = |word: &str| {
+        let number = ["TP", "DP", "PP", "EP"].iter().find_map(|kind| word.strip_prefix(kind));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
     let plain = |word: &str| {
         word.bytes().all(|b| b.is_ascii_digit() || b":.,-+TZ/".contains(&b))
             || is_name(&MONTHS, word)
             || is_name(&DAYS, word)
+            || is_rank(word)
     };
     text.bytes().filter(|b| *b == b':').count() >= 2 && text.split_whitespace().all(plain)
 }
@@ -179,7 +220,7 @@ fn tag<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
     }
     let (within, after) = rest.strip_prefix('[')?.split_once(']')?;
     let mut end = within.len() + 2;
-    if let Some(level) = of_torch(within) {
+    if let Some(level) = of_torch(within).or_else(|| of_ray(within)) {
         head.level = head.level.max(Some(level));
     } else if let Some(level) = Level::of(within.trim()) {
         head.level = head.level.max(Some(level));
@@ -213,6 +254,21 @@ fn of_torch(within: &str) -> Option<Level> {
         "I" => Some(Level::Quiet),
         _ => None,
     }
+}
+
+/// The level in `[2025-03-12 15:02:38,361 E 301 367]`, as Ray's C++ logs.
+fn of_ray(within: &str) -> Option<Level> {
+    let words: Vec<&str> = within.split_whitespace().collect();
+    let [date, time, letter, process, thread] = words.as_slice() else { return None };
+    let is_number = |word: &str| word.bytes().all(|b| b.is_ascii_digit());
+    let is_date = date.matches('-').count() == 2 && time.matches(':').count() == 2;
+    let level = match *letter {
+        "E" | "C" | "F" => Level::Error,
+        "W" => Level::Warning,
+        "I" | "D" => Level::Quiet,
+        _ => return None,
+    };
+    (is_date && is_number(process) && is_number(thread)).then_some(level)
 }
 
 /// `node48:34050:34121 [0] `, NCCL's process.

@@ -9,6 +9,9 @@ const TOOL: &str = "lscpu";
 /// Longer than any output, its lists of flags and vulnerabilities included.
 const MAX_LINES: usize = 400;
 
+/// More NUMA nodes than any machine has.
+const MOST_NODES: u32 = 1024;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|i| {
         if is_own(text.line(i)) {
@@ -48,6 +51,7 @@ fn numa_node(key: &str) -> Option<u32> {
 fn read(text: &Text, first: usize, found: &mut Found) -> usize {
     let mut host = HostFacts::default();
     let (mut vendor, mut family, mut model) = (None, None, None);
+    let mut nodes: Option<u32> = None;
     let mut own = 0;
     let mut last = first;
     for i in first..text.len().min(first + MAX_LINES) {
@@ -65,6 +69,7 @@ fn read(text: &Text, first: usize, found: &mut Found) -> usize {
         match key {
             "Architecture" => host.arch = Some(value.to_owned()),
             "Socket(s)" => host.sockets = number,
+            "NUMA node(s)" => nodes = number,
             "Model name" => host.cpu_model = Some(value.to_owned()),
             "Hypervisor vendor" => host.hypervisor = Some(value.to_owned()),
             "Vendor ID" => vendor = Some(value.to_owned()),
@@ -79,6 +84,12 @@ fn read(text: &Text, first: usize, found: &mut Found) -> usize {
     }
     if own < 2 {
         return first + 1;
+    }
+    // the lines of the last nodes may be cut off, and their number is not
+    let listed = host.numa.len() as u32;
+    let is_counted = host.numa.iter().zip(0..).all(|(node, n)| node.id == n);
+    if let Some(nodes) = nodes.filter(|nodes| is_counted && listed > 0 && *nodes <= MOST_NODES) {
+        host.numa.extend((listed..nodes).map(|id| NumaNode { id, ..NumaNode::default() }));
     }
     host.cpu_ids = vendor.zip(family).zip(model).map(|((vendor, family), model)| (vendor, family, model));
     found.push(text, TOOL, text.numbers(first, last), Fact::Host(host));

@@ -9,8 +9,12 @@ use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, PciDevice, PciRole, PciTree, PcieLines, Text};
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
+use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "lspci -vvv";
+
+/// So few links are those of a device or two, and not of a whole machine.
+const FEW: u32 = 4;
 
 /// The most lines of one listing that are counted; the largest machines have some thousands.
 const MOST: usize = 16_384;
@@ -19,7 +23,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if !text.holds(&["LnkSta:", "LnkCap:", "MaxPayload ", "ESta:"]) {
         return;
     }
-    let mut lines = Lines::default();
+    let mut lines = Lines { is_first: true, ..Lines::default() };
     let mut within = 0;
     for (i, line) in text.iter() {
         if i < within {
@@ -27,6 +31,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         // what a device's block holds is read with it
         let device = named(line);
+        lines.is_first &= device.is_none() && !begins_with_address(line);
         if device.is_some() || is_device(line) {
             let end = text.block_end(i);
             if end > i + 1 {
@@ -49,6 +54,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 fn is_device(line: &str) -> bool {
     let Some((address, rest)) = line.split_once(' ') else { return false };
     (7..=16).contains(&address.len()) && address.parse::<PciAddress>().is_ok() && rest.contains(": ")
+}
+
+/// Whether the first word is the address of a device, whatever follows: a window may have wrapped the line.
+fn begins_with_address(line: &str) -> bool {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    word.contains('.') && word.contains(':') && word.parse::<PciAddress>().is_ok()
 }
 
 /// The device that a command or a heading names for the lines below it.
@@ -110,6 +121,10 @@ struct Lines {
     all: PcieLines,
     device: PciDevice,
     health: Health,
+    /// The first link with fewer lanes than it can have: its state, and the line.
+    narrow: Option<(String, usize)>,
+    /// No line above names a device: the text begins within the stanza of one.
+    is_first: bool,
 }
 
 impl Lines {
@@ -119,7 +134,14 @@ impl Lines {
             self.device.capable = self.capable.unwrap_or_default();
             self.capable.is_some()
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
-            self.state(rest).is_some()
+            let narrower = self.all.narrower;
+            let is_read = self.state(rest).is_some();
+            // an empty slot has no lanes
+            if self.is_first && self.all.narrower > narrower && self.device.running.lanes.is_some_and(|lanes| lanes > 0)
+            {
+                self.narrow.get_or_insert_with(|| (rest.trim().to_owned(), i));
+            }
+            is_read
         } else {
             let part = self.of.map(|(address, _)| address.to_string());
             let is_narrow =
@@ -169,7 +191,19 @@ impl Lines {
     }
 
     fn push(&mut self, text: &Text, found: &mut Found) {
-        let mut lines = std::mem::take(self);
+        let is_first = self.is_first;
+        let mut lines = std::mem::replace(self, Lines { is_first, ..Lines::default() });
+        // in a list of a whole machine, ports above devices with fewer lanes count, too
+        if let Some((state, i)) = lines.narrow.take().filter(|_| lines.of.is_none() && lines.all.links <= FEW) {
+            lines.health.trouble(
+                Area::Pcie,
+                Grade::Suspect,
+                None,
+                "a link with fewer lanes than it can have:",
+                &state,
+                i,
+            );
+        }
         lines.health.push(text, TOOL, found);
         let Some(numbers) = lines.lines.numbers(text) else { return };
         match lines.of {
@@ -199,9 +233,8 @@ mod tests {
 
     fn lines(text: &str) -> PcieLines {
         let found = scanned(scan, text);
-        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
-        let Fact::PcieLines(lines) = &one.fact else { panic!("{one:?}") };
-        lines.clone()
+        let of = |fact: &Fact| if let Fact::PcieLines(lines) = fact { Some(lines.clone()) } else { None };
+        found.evidence.iter().find_map(|one| of(&one.fact)).unwrap_or_else(|| panic!("{found:#?}"))
     }
 
     #[test]
@@ -211,6 +244,19 @@ mod tests {
              \t\tLnkSta:\tSpeed 32GT/s, Width x16, TrErr- Train- SlotClk+\n",
         );
         assert_eq!((all.links, all.narrower, all.slower), (3, 1, 1));
+    }
+
+    #[test]
+    fn a_stanza_whose_first_lines_are_cut_off() {
+        let piece = "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n";
+        let troubles = |text: &str| {
+            let of = |fact: &Fact| if let Fact::Health(report) = fact { report.troubles.len() } else { 0 };
+            scanned(scan, text).evidence.iter().map(|one| of(&one.fact)).sum::<usize>()
+        };
+        assert_eq!(troubles(piece), 1);
+        assert_eq!(troubles(&piece.replace("x8 (downgraded)", "x16 (ok)")), 0);
+        assert_eq!(troubles(&piece.repeat(5)), 0, "of a whole machine");
+        assert_eq!(troubles(&format!("82:00.0 3D controller\n{piece}")), 0, "another reader knows the device");
     }
 
     #[test]

@@ -259,7 +259,15 @@ impl Reader {
         if let Some(index) = name.strip_prefix("cuda").and_then(|n| n.parse().ok()) {
             device.gpu_index = Some(index);
         }
-        device.os_devices.push(OsDevice { name: name.to_owned(), rdma, ..OsDevice::default() });
+        // `lstopo -v` has the port's state among the attributes, by the numbers of the InfiniBand architecture
+        let state = value(object, "Port1State");
+        let down = state.as_deref() == Some("1");
+        let note = state.map(|state| match state.as_str() {
+            "1" => "port 1 down".to_owned(),
+            "4" => "port 1 active".to_owned(),
+            other => format!("port 1 in state {other}"),
+        });
+        device.os_devices.push(OsDevice { name: name.to_owned(), rdma, down, note, ..OsDevice::default() });
     }
 
     fn finish(mut self) -> (PciTree, HostFacts, usize) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::host_headings::HostHeadings;
 use super::line_head::head;
+use super::open_lines::Tracebacks;
 use super::{Fact, Found, Text};
 use crate::knowledge::{Entry, Hit, Weight, index};
 use peerlane_machine::fact::Message;
@@ -32,8 +33,9 @@ struct Known {
 
 /// Finds messages; which lines, by index, are understood so.
 pub(super) fn scan(text: &Text, hosts: &HostHeadings, found: &mut Found) -> Vec<bool> {
-    let mut all =
-        Messages { text, hosts, known: Vec::new(), of_entry: HashMap::new(), understood: vec![false; text.len()] };
+    let tracebacks = text.holds(&["ignored in", "atexit", "ignored on"]).then(|| Tracebacks::of(text));
+    let (known, of_entry, understood) = (Vec::new(), HashMap::new(), vec![false; text.len()]);
+    let mut all = Messages { text, hosts, known, of_entry, understood, tracebacks };
     let mut line: Vec<Hit> = Vec::new();
     let mut at = 0;
     if !text.spend(0, text.joined().len()) {
@@ -69,6 +71,7 @@ struct Messages<'t> {
     known: Vec<Known>,
     of_entry: HashMap<&'static str, Vec<usize>>,
     understood: Vec<bool>,
+    tracebacks: Option<Tracebacks>,
 }
 
 impl<'t> Messages<'t> {
@@ -81,6 +84,10 @@ impl<'t> Messages<'t> {
             let last = (text.line_at(to.saturating_sub(1)) as usize).saturating_sub(1).max(first);
             if let Some(lines) = self.understood.get_mut(first..=last) {
                 lines.fill(true);
+            }
+            // an exception that Python ignored ended nothing
+            if self.tracebacks.as_ref().is_some_and(|all| all.is_ignored(first)) {
+                continue;
             }
             let start = text.offset(first);
             let line = text.joined().get(start..text.offset(first + 1)).unwrap_or_default().trim_end();
@@ -121,6 +128,12 @@ impl<'t> Messages<'t> {
             known.message.count = known.message.count.saturating_add(1);
             known.last = known.last.max(lines.1);
             add_rank(&mut known.message, parts);
+            // what the first one does not name
+            for (name, value) in parts {
+                if known.message.part(name).is_none() {
+                    known.message.parts.push((*name, (*value).to_owned()));
+                }
+            }
             return;
         }
         if self.known.len() >= 2 * MOST {

@@ -8,13 +8,19 @@ use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "MLPerf";
 const MARK: &str = ":::MLLOG ";
+/// Releases 0.5 and 0.6 write `:::MLPv0.5.0 resnet 1541729440.10 (/x/train.py:10) run_stop: {"success": true}`.
+const OLD: &str = ":::MLPv0.";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&[MARK]) {
+    if !text.holds(&[MARK, OLD]) {
         return;
     }
     let mut health = Health::default();
     for (i, line) in text.iter() {
+        if let Some((_, entry)) = line.split_once(OLD) {
+            old(entry, i, &mut health);
+            continue;
+        }
         let Some((_, entry)) = line.split_once(MARK) else { continue };
         // what stands behind the entry is of another process
         let mut entries = serde_json::Deserializer::from_str(entry).into_iter::<Value>();
@@ -45,10 +51,37 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     health.push(text, TOOL, found);
 }
 
+/// An entry of the old form: a key, and its value behind a colon.
+fn old(entry: &str, i: usize, health: &mut Health) {
+    let Some((_, entry)) = entry.split_once(") ") else { return };
+    let (key, value) = entry.split_once(": ").unwrap_or((entry.trim(), ""));
+    match key {
+        "run_stop" => {
+            let success = value.contains("\"success\": true") || value.is_empty();
+            let bad = (!success).then_some(Grade::Note);
+            health.judge(Area::Program, bad, None, "run of MLPerf:", value, i);
+        }
+        "eval_accuracy" | "eval_result" if value.to_lowercase().contains("nan") => {
+            health.trouble(Area::Program, Grade::Fault, None, "result of an evaluation:", value, i);
+        }
+        "eval_accuracy" | "eval_result" if !value.is_empty() => health.sound(Area::Program, i),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{health, scanned};
     use super::*;
+
+    #[test]
+    fn entries_of_the_first_releases() {
+        let line = |entry: &str| format!(":::MLPv0.5.0 resnet 1541729440.1 (/x/train.py:10) {entry}\n");
+        let sound = line("eval_accuracy: {\"epoch\": 5, \"value\": 0.62}") + &line("run_stop: {\"success\": true}");
+        assert_eq!(health(scan, &sound).sound, 2);
+        let failed = health(scan, &line("run_stop: {\"success\": false}"));
+        assert_eq!((failed.sound, failed.troubles.len()), (0, 1));
+    }
 
     #[test]
     fn ends_of_runs() {

@@ -5,6 +5,7 @@
 //! a line must name a device or a driver of paths between GPUs, adapters and host memory.
 
 mod traceback;
+mod went_on;
 mod words;
 
 use std::collections::HashMap;
@@ -13,7 +14,8 @@ use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
-use traceback::Tracebacks;
+pub(super) use traceback::Tracebacks;
+use went_on::Progress;
 use words::{Words, exception, is_counter, is_failure, is_of_others, is_setting, names_part};
 
 const TOOL: &str = "lines that are not known";
@@ -34,7 +36,8 @@ const LOGS: [&str; 5] = [tool::NCCL_LOG, kernel::TOOL, kernel::COMMAND_LINE, fab
 pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found: &mut Found) {
     let known = known(text, understood, found, false);
     let mut forms: HashMap<(Option<String>, String), usize> = HashMap::new();
-    let mut all: Vec<(OpenLine, u32)> = Vec::new();
+    // with the index of the last line of each form
+    let mut all: Vec<(OpenLine, usize, usize)> = Vec::new();
     let tracebacks = Tracebacks::of(text);
     for (i, line) in text.iter() {
         let is_passed_over = known.get(i) == Some(&true) || tracebacks.is_within(i);
@@ -51,29 +54,39 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         let form = (host.clone(), form(rest));
         let last = all.len().checked_sub(1).filter(|_| all.len() >= MOST);
         match forms.get(&form).copied().or(last).and_then(|at| all.get_mut(at)) {
-            Some((known, _)) => {
+            Some((known, _, last)) => {
+                *last = i;
                 known.count = known.count.saturating_add(1);
                 known.kind = known.kind.min(kind(&head, rest, tracebacks.ends_program(i)));
             }
             None => {
                 forms.insert(form, all.len());
                 let quote = rest.chars().take(MAX_QUOTE).collect();
-                all.push((
-                    OpenLine { quote, host, count: 1, kind: kind(&head, rest, tracebacks.ends_program(i)) },
-                    text.numbers(i, i).0,
-                ));
+                let kind = kind(&head, rest, tracebacks.ends_program(i));
+                // a log of the system goes on, whatever failed
+                let went_on = !head.is_system && went_on::may_be_passed(rest, kind);
+                all.push((OpenLine { quote, host, count: 1, kind, went_on }, i, i));
             }
         }
     }
-    for (one, line) in all {
-        found.push(text, TOOL, (line, line), Fact::OpenLine(one));
+    if all.iter().any(|(one, ..)| one.went_on) {
+        let progress = Progress::of(text);
+        // what failed after it may follow from it
+        let last_failure = all.iter().filter(|(one, ..)| !one.went_on).map(|(.., last)| *last).max();
+        for (one, _, last) in &mut all {
+            one.went_on &= last_failure.is_none_or(|failed| failed < *last) && progress.is_after(*last, one.kind);
+        }
+    }
+    for (one, first, _) in all {
+        found.push(text, TOOL, text.numbers(first, first), Fact::OpenLine(one));
     }
 }
 
 /// What a line is.
 fn kind(head: &Head, line: &str, ends_program: bool) -> OpenKind {
     let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word));
-    if ends_program {
+    // a program of Go prints its stack and ends
+    if ends_program || line.starts_with("panic: ") && !head.is_system {
         OpenKind::End
     } else if exception(line) && !head.is_system {
         OpenKind::Exception
@@ -299,6 +312,74 @@ mod tests {
         );
         // a warning with its source
         assert_eq!(kinds("/x/y.py:12: FutureWarning: z is old\n  warnings.warn(\n"), []);
+    }
+
+    fn lines(text: &str) -> Vec<OpenLine> {
+        let of = |fact| if let Fact::OpenLine(line) = fact { Some(line) } else { None };
+        scan_text(&Text::new("t", text.as_bytes())).evidence.into_iter().filter_map(|e| of(e.fact)).collect()
+    }
+
+    #[test]
+    fn programs_that_went_on() {
+        let went_on = |text: &str| lines(text).iter().map(|line| line.went_on).collect::<Vec<_>>();
+        let error = "ERROR: unable to write the widget at /home/u\n";
+        let work = "unpacking\n".repeat(25);
+        assert_eq!(went_on(&format!("{error}{work}Installed 3 packages in 1s\n")), [true]);
+        assert_eq!(went_on(&format!("{error}{work}")), [false], "nothing came to an end");
+        assert_eq!(went_on(&format!("{error}Installed 3 packages in 1s\n")), [false], "not much followed");
+        let failed = format!("{error}{work}Installed 3 packages\nRuntimeError: no widget of the GPU\n");
+        assert_eq!(went_on(&failed), [false, false], "what failed later may follow from it");
+        let part = error.replace("widget", "CUDA context");
+        assert_eq!(went_on(&format!("{part}{work}Installed 3 packages in 1s\n")), [false]);
+        let warning = "W0101 10:00:00.000000 7 w.c:186] failed to rotate the widget\n";
+        let log = "I0101 10:00:01.000000 7 w.c:133] selecting a widget\n".repeat(6);
+        assert_eq!((went_on(&format!("{warning}{log}")), went_on(warning)), (vec![true], vec![false]));
+        // a log of the system goes on, whatever fails
+        let kernel = "[    1.0] nvidia 0000:01:00.0: frobnication failed\n";
+        assert_eq!(went_on(&format!("{kernel}{}", "[    2.0] usb 1-2: completed\n".repeat(30))), [false]);
+    }
+
+    #[test]
+    fn exceptions_that_python_ignored_ended_nothing() {
+        let report = |first: &str, last: &str| {
+            format!("{first}Traceback (most recent call last):\n  File \"a.py\", line 2, in f\n{last}\n")
+        };
+        let ended = report("", "ValueError: heads do not divide");
+        let ignored = report(
+            "Exception ignored in atexit callback: <function f at 0x7f>\n",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/x'",
+        );
+        let found = scan_text(&Text::new("t", format!("{ended}{ignored}").as_bytes()));
+        assert!(found.evidence.iter().all(|e| !matches!(e.fact, Fact::Message(_))), "{found:#?}");
+        let all = lines(&format!("{ended}{ignored}"));
+        assert_eq!(
+            all.iter().map(|line| (line.quote.as_str(), line.kind)).collect::<Vec<_>>(),
+            [("ValueError: heads do not divide", OpenKind::End)]
+        );
+    }
+
+    #[test]
+    fn the_same_exception_of_ranks_behind_labels_and_launchers() {
+        let rank = |task: u32, n: u32| {
+            format!(
+                "{task}: [rank{n}]: Traceback (most recent call last):\n{task}: [rank{n}]:   File \"a.py\", line 2\n{task}: [rank{n}]: WidgetError: 4 of 8\n"
+            )
+        };
+        let report = "0: ============================================================\n0: train.py FAILED\n0: Root Cause (first observed failure):\n0: [0]:\n\
+                      0:   time      : 2026-01-01\n0:   host      : h\n0:   rank      : 2 (local_rank: 2)\n"
+            .repeat(3);
+        let text = format!("{}{}{}{report}", rank(0, 0), rank(0, 1), rank(1, 2));
+        let all = lines(&text);
+        let first = all.iter().find(|line| line.quote.starts_with("WidgetError")).unwrap();
+        assert_eq!((first.count, first.kind), (3, OpenKind::End), "{all:#?}");
+    }
+
+    #[test]
+    fn a_program_of_go_ends_with_its_panic() {
+        let all = lines(
+            "2023/01/05 20:00:00 Starting\npanic: widget 3 has no parts\n\ngoroutine 1 [running]:\nmain.main()\n",
+        );
+        assert_eq!(all.iter().map(|line| line.kind).collect::<Vec<_>>(), [OpenKind::End]);
     }
 
     #[test]

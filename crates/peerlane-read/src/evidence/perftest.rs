@@ -3,6 +3,8 @@
 //!
 //! perftest counts MB and MiB alike as 2²⁰ bytes, and Gb as 10⁹ bits.
 
+mod pieces;
+
 use std::collections::BTreeMap;
 
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
@@ -49,6 +51,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         from = table(text, &from, &Position { line: i, byte }, &columns, found);
         Some(from.line)
     });
+    pieces::heads(text, found);
+    pieces::rows(text, found);
 }
 
 /// A place in the text.

@@ -17,7 +17,12 @@ const FEW: f64 = 1.1;
 const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 12] = [
+    const HALLMARKS: [&str; 17] = [
+        "requests/s",
+        "Successful requests:",
+        " LLM engine (v",
+        "vLLM API server version",
+        "server_args=ServerArgs(",
         "startup complete",
         "fired up and ready",
         "throughput",
@@ -38,6 +43,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the request that waits with most others, and the steps with their losses
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
+    let mut start: Option<(usize, String)> = None;
     for (i, line) in text.iter() {
         if line.len() > 2000 {
             continue;
@@ -66,13 +72,18 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 &value,
                 i,
             );
-        } else if ended(line) {
+        } else if let Some(failed) = failed_requests(line) {
+            let bad = (failed > 0).then_some(Grade::Suspect);
+            health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
+        } else if ended(line) || is_result(line) {
             health.sound(Area::Program, i);
         } else if met(line) {
             health.sound(Area::Job, i);
         } else if let Some(failed) = residuals(line) {
             let bad = (failed > 0).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
+        } else if let Some(words) = begins(line) {
+            start = Some((i, words));
         } else if let Some(loss) = loss(line) {
             steps.push((i, loss));
         }
@@ -91,7 +102,34 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
         }
     }
+    if let Some((i, words)) = start.filter(|_| !health.is_known(Area::Program)) {
+        health.trouble(Area::Program, Grade::Note, None, "a server of models starts:", &words, i);
+    }
     health.push(text, TOOL, found);
+}
+
+/// What a server of models is to serve, and over how many GPUs: `Initializing a V1 LLM engine (v0.9.2) with config: model='X', …
+/// tensor_parallel_size=2`, `server_args=ServerArgs(model_path='X', … tp_size=2`.
+fn begins(line: &str) -> Option<String> {
+    let after = |key: &str| line.split_once(key).map(|(_, rest)| rest);
+    let quoted = |key: &str| after(key)?.split('\'').next();
+    let number = |key: &str| {
+        let digits = after(key)?.trim_start_matches([' ', '\'', ':', '=']);
+        digits.split(|c: char| !c.is_ascii_digit()).next().filter(|n| !n.is_empty())
+    };
+    let (name, model) = if let Some(rest) = after(" LLM engine (v") {
+        (format!("vLLM {}", rest.split(')').next()?), quoted("model='"))
+    } else if let Some(rest) = after("vLLM API server version ") {
+        (format!("vLLM {}", rest.split_whitespace().next()?), None)
+    } else if line.contains("server_args=ServerArgs(") {
+        ("SGLang".to_owned(), quoted("model_path='"))
+    } else {
+        return None;
+    };
+    let model = model.map_or_else(String::new, |model| format!(", {model}"));
+    let gpus = number("tensor_parallel_size").or_else(|| number("tp_size"));
+    let gpus = gpus.map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
+    Some(format!("{name}{model}{gpus}"))
 }
 
 /// The status of `127.0.0.1:1234 - "POST /v1/completions HTTP/1.1" 200 OK`; what a client asked wrongly says nothing of the server.
@@ -137,7 +175,32 @@ fn ended(line: &str) -> bool {
     };
     let fit = || line.contains("`Trainer.fit` stopped: `max_") && line.contains(" reached");
     let saved = || line.contains("successfully saved checkpoint from iteration ");
-    epochs() || line.contains("'train_runtime': ") || fit() || saved()
+    // fairseq
+    let done = || line.contains("| done training in ");
+    epochs() || line.contains("'train_runtime': ") || fit() || saved() || done()
+}
+
+/// A result of a benchmark of vLLM's or SGLang's: `Throughput: 12.34 requests/s, …`, `Request throughput (req/s):  6.41`, and steps of
+/// Megatron with their time.
+fn is_result(line: &str) -> bool {
+    let positive = |text: &str| {
+        let number = text.split_whitespace().next().unwrap_or_default();
+        number.parse::<f64>().is_ok_and(|n| n > 0.0 && n.is_finite())
+    };
+    let line = line.trim();
+    let after = |key: &str| line.split_once(key).map(|(_, rest)| rest);
+    let throughput = || line.contains(" requests/s") && after("Throughput: ").is_some_and(positive);
+    let request = || after("Request throughput (req/s):").is_some_and(positive);
+    let step = || {
+        let loss = after("lm loss: ").is_some_and(positive);
+        loss && after("elapsed time per iteration (ms): ").is_some_and(positive)
+    };
+    throughput() || request() || step()
+}
+
+/// `Failed requests:   0` of a benchmark of servers.
+fn failed_requests(line: &str) -> Option<u64> {
+    line.trim().strip_prefix("Failed requests:")?.trim().parse().ok()
 }
 
 /// Whether ranks found each other, by NCCL and by Lightning.
@@ -186,7 +249,7 @@ fn loss(line: &str) -> Option<f64> {
     }
     let value =
         after.trim_start_matches(['\'', '"']).trim_start().strip_prefix([':', '=', ' ']).or(after.strip_prefix(' '))?;
-    let value = value.trim_start();
+    let value = value.trim_start().trim_start_matches(['\'', '"']);
     let end = value.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-'))).unwrap_or(value.len());
     let value = value.get(..end)?.trim_end_matches('.');
     let is_number = value.starts_with(|c: char| c.is_ascii_digit() || c == '-') || matches!(value, "nan" | "inf");
@@ -251,11 +314,36 @@ mod tests {
     }
 
     #[test]
+    fn the_start_of_a_server() {
+        let start = "INFO 01-01 [core.py:69] Initializing a V1 LLM engine (v0.9.2) with config: model='X/Y', tensor_parallel_size=2, seed=0\n";
+        let of = health(scan, start);
+        assert_eq!(
+            (of.sound, of.troubles[0].value.as_str(), of.troubles[0].grade),
+            (0, "vLLM 0.9.2, X/Y over 2 GPUs (tensor parallel)", Grade::Note)
+        );
+        let served = health(scan, &format!("{start}INFO:     Application startup complete.\n"));
+        assert_eq!((served.sound, served.troubles.len()), (1, 0));
+    }
+
+    #[test]
     fn ranks_that_found_each_other() {
         let nccl = "h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 - Init COMPLETE\n";
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+    }
+
+    #[test]
+    fn results_of_benchmarks() {
+        let serving = |failed: u32| {
+            format!("Successful requests:   200\nFailed requests:    {failed}\nRequest throughput (req/s):   6.41\n")
+        };
+        assert_eq!((health(scan, &serving(0)).sound, health(scan, &serving(3)).troubles.len()), (2, 1));
+        let step =
+            " iteration 10/ 100 | elapsed time per iteration (ms): 5123.4 | lm loss: 9.1E+00 | loss scale: 1.0 |\n";
+        assert_eq!(health(scan, step).sound, 1);
+        assert_eq!(health(scan, "Throughput: 12.3 requests/s, 5678.9 total tokens/s\n").sound, 1);
+        assert_eq!(scanned(scan, "Throughput: many requests/s\n"), Found::default());
     }
 
     #[test]
@@ -269,6 +357,7 @@ mod tests {
             "100%|###| 500/500 [01:23<00:00,  5.9Nit/s, loss=1.23]",
             "Epoch: [0][ N/5005]\tTime 9.1\tLoss 6.9e+00 (7.0e+00)",
             "Epoch N/10, Train Loss: 1.69, Val Loss: 1.68",
+            "2023-05-01 10:00:00 | INFO | train_inner | {\"epoch\": 1, \"update\": 0.N, \"loss\": \"12.3\"}",
         ] {
             let of = |last: &str| {
                 let steps: String = (1..4).map(|n| format!("{}\n", line.replace('N', &n.to_string()))).collect();

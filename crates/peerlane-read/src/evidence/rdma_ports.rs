@@ -22,6 +22,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(port) = link(line).filter(|_| links.len() < MAX_PORTS) {
             links.push(port);
             lines.add(i);
+        } else if let Some(tool) = piece(line, text.line(i + 1).trim()).filter(|_| output.tool.is_none()) {
+            // a piece without the first line
+            output.begin(tool, UNNAMED, line, i);
+            output.take(line, i);
         } else if let Some((tool, device)) = device(line) {
             if output.tool != Some(tool) || output.lists(device) {
                 std::mem::take(&mut output).finish(text, found);
@@ -35,6 +39,29 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if let Some(numbers) = lines.numbers(text, found) {
         found.push(text, RDMA_LINK, numbers, Fact::RdmaPorts(links));
     }
+}
+
+/// The adapter of a piece that begins below the line with its name.
+const UNNAMED: &str = "unnamed-adapter";
+
+/// The tool whose lines alone look so, with which a piece of its output may begin.
+fn piece(line: &str, below: &str) -> Option<&'static str> {
+    let (key, value) = key_value(line)?;
+    let of_devinfo = match key {
+        "vendor_part_id" => value.parse::<u32>().is_ok(),
+        "sys_image_guid" | "node_guid" => value.len() == 19 && value.matches(':').count() == 3,
+        "phys_port_cnt" => value.parse::<u8>().is_ok(),
+        "state" => value.starts_with("PORT_"),
+        _ => false,
+    };
+    let of_ibstat = match key {
+        "CA type" => value.starts_with("MT"),
+        // mlxlink pads its names
+        "Physical state" => line.starts_with("Physical state: "),
+        "State" => line.starts_with("State: ") && below.starts_with("Physical state: "),
+        _ => false,
+    };
+    if of_devinfo { Some(IBV_DEVINFO) } else { of_ibstat.then_some(IBSTAT) }
 }
 
 /// Words before the name of a port: a host, a number, `link`.
@@ -139,6 +166,12 @@ impl Output {
                 true
             }
             "active_mtu" => self.mtu(value, i),
+            // the line that numbers the port may be cut off, too
+            "state" | "State" | "Physical state" if self.ports.is_empty() && self.device == UNNAMED => {
+                self.port(None);
+                false
+            }
+            "phys_port_cnt" | "fw_ver" | "node_guid" => self.device == UNNAMED,
             _ => false,
         };
         let port = self.ports.last_mut().filter(|_| self.within);
@@ -155,7 +188,9 @@ impl Output {
         let (Some(port), Some((now, most))) = (port, mtu(value).zip(self.max_mtu)) else { return false };
         let bad = (now < most).then_some(if now <= SMALL_MTU { Grade::Limit } else { Grade::Note });
         let part = port.device.clone();
-        self.health.judge(Area::Congestion, bad, Some(&part), "active_mtu", &format!("{now} of {most} bytes"), i);
+        if let Some(grade) = bad {
+            self.health.trouble(Area::Setting, grade, Some(&part), "active_mtu", &format!("{now} of {most} bytes"), i);
+        }
         true
     }
 
@@ -245,6 +280,23 @@ mod tests {
         let [(IBV_DEVINFO, all)] = &ports(info)[..] else { panic!() };
         assert_eq!((all[0].device.as_str(), all[0].state.as_deref()), ("mlx5_2", Some("down")));
         assert_eq!((all[0].lid, all[0].manager_lid), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn ibv_devinfo_without_its_first_line() {
+        let port = "\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\t\t\tlink_layer:\tEthernet\n";
+        let text = format!(
+            "\tvendor_part_id:\t4129\n\tphys_port_cnt:\t1\n{port}\nhca_id:\tmlx5_5\n\tvendor_part_id:\t4129\n{port}"
+        );
+        let [(IBV_DEVINFO, all)] = &ports(&text)[..] else { panic!("{:?}", ports(&text)) };
+        let read: Vec<_> = all.iter().map(|p| (p.device.as_str(), p.kind.as_deref(), p.state.as_deref())).collect();
+        let (kind, active) = (Some("4129"), Some("active"));
+        assert_eq!(read, [(UNNAMED, kind, active), ("mlx5_5", kind, active)]);
+        assert!(ports("state: running\nphys_port_cnt: many\n").is_empty());
+        let text = "\t\tState: Down\n\t\tPhysical state: Polling\n\t\tLink layer: InfiniBand\nCA 'mlx5_1'\n\tPort 1:\n\t\tState: Active\n";
+        let [(IBSTAT, all)] = &ports(text)[..] else { panic!("{:?}", ports(text)) };
+        let read: Vec<_> = all.iter().map(|p| (p.device.as_str(), p.state.as_deref())).collect();
+        assert_eq!(read, [(UNNAMED, Some("down")), ("mlx5_1", active)]);
     }
 
     #[test]

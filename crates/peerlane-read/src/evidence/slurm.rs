@@ -71,7 +71,7 @@ struct Columns {
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     const STATES: [&str; 9] = ["idle", "alloc", "mix", "drain", "down", "IDLE", "ALLOC", "DRAIN", "DOWN"];
-    if !text.holds_one_of(&STATES) && !text.holds(&["TIMESTAMP", "NODES(A/I/O/T)"]) {
+    if !text.holds_one_of(&STATES) && !text.holds(&["TIMESTAMP", "NODES(A/I/O/T)", "REASON"]) {
         return;
     }
     let mut health = Health::default();
@@ -82,6 +82,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let head = split(line);
         if let Some(columns) = columns(&head) {
             return Some(table(text, i, &columns, &mut health));
+        }
+        if let ["REASON", "NODELIST"] = head.as_slice() {
+            return Some(short_reasons(text, i, &mut health));
         }
         if let ["REASON", "USER", "TIMESTAMP", "NODELIST"] = head.as_slice() {
             return Some(reasons(text, i, &mut health));
@@ -154,22 +157,35 @@ fn reasons(text: &Text, head: usize, health: &mut Health) -> usize {
         if reason.is_empty() || !(time.contains(':') || *time == "Unknown") {
             break;
         }
-        let reason = reason.join(" ");
-        let lower = reason.to_lowercase();
-        let is_fault = names_a_part(&lower) || lower.contains("not responding") || lower.contains("unexpectedly");
-        let grade = if is_fault { Grade::Fault } else { Grade::Limit };
-        let nodes = expanded(names);
-        health.trouble(
-            Area::Node,
-            grade,
-            None,
-            &format!("{} held back ({reason}):", counted(nodes.len())),
-            &list(&nodes),
-            i,
-        );
+        held_back(&reason.join(" "), names, i, health);
         i += 1;
     }
     i
+}
+
+/// `sinfo --list-reasons --Format=reason,nodelist`.
+fn short_reasons(text: &Text, head: usize, health: &mut Health) -> usize {
+    health.used(head);
+    let mut i = head + 1;
+    while i < text.len() {
+        let words: Vec<&str> = text.line(i).split_whitespace().collect();
+        let [reason @ .., names] = words.as_slice() else { break };
+        if reason.is_empty() || !names.bytes().any(|b| b.is_ascii_digit()) {
+            break;
+        }
+        held_back(&reason.join(" "), names, i, health);
+        i += 1;
+    }
+    i
+}
+
+fn held_back(reason: &str, names: &str, i: usize, health: &mut Health) {
+    let lower = reason.to_lowercase();
+    let is_fault = names_a_part(&lower) || lower.contains("not responding") || lower.contains("unexpectedly");
+    let grade = if is_fault { Grade::Fault } else { Grade::Limit };
+    let nodes = expanded(names);
+    let what = format!("{} held back ({reason}):", counted(nodes.len()));
+    health.trouble(Area::Node, grade, None, &what, &list(&nodes), i);
 }
 
 /// `sinfo -s`: nodes that are allocated, idle, other, and all.

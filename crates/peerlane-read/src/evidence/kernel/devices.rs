@@ -127,7 +127,9 @@ impl Devices {
             return true;
         }
         let Some((_, vendor, class)) = DRIVERS.iter().find(|(name, ..)| *name == driver) else { return false };
-        if facts.started.len() < MOST && !facts.started.contains(&address) {
+        // the port of a desktop or of a board's own management says nothing of GPUs and fast adapters
+        let is_slow_port = matches!(driver, "e1000e" | "igb" | "igc" | "tg3");
+        if !is_slow_port && facts.started.len() < MOST && !facts.started.contains(&address) {
             facts.started.push(address);
         }
         self.nouveau.retain(|(known, ..)| *known != address || driver == NOUVEAU);

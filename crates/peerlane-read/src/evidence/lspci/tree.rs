@@ -16,9 +16,17 @@ const MAX_DEPTH: usize = 64;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|first| {
-        let start = root(text.line(first))?;
         let mut reader = Reader::default();
-        reader.line(text.line(first), start, first as u32 + 1);
+        match root(text.line(first)) {
+            Some(start) => reader.line(text.line(first), start, first as u32 + 1),
+            // a piece from the middle of a tree
+            None => {
+                let start = branch(text.line(first)).filter(|at| is_device(text.line(first), *at))?;
+                is_device(text.line(first + 1), branch(text.line(first + 1))?).then_some(())?;
+                reader.begin_within(start, first as u32 + 1);
+                reader.line(text.line(first), start, first as u32 + 1);
+            }
+        }
         let mut i = first + 1;
         while let Some(column) = branch(text.line(i)) {
             if !reader.resume(column) {
@@ -53,6 +61,22 @@ fn branch(line: &str) -> Option<usize> {
     (rest.starts_with("+-") || rest.starts_with("\\-")).then_some(column)
 }
 
+/// Whether a branch leads to a device: `+-08.0-[5c]----00.0  Name`, `+-03.4  Name`.
+fn is_device(line: &str, column: usize) -> bool {
+    let Some(rest) = line.get(column + 2..) else { return false };
+    let number = rest.get(..4).unwrap_or_default();
+    device_and_function(number).is_some()
+        && rest.get(4..).is_some_and(|tail| tail.starts_with("-[") || tail.starts_with("  "))
+}
+
+/// `03.1`.
+fn device_and_function(text: &str) -> Option<(u8, u8)> {
+    let (device, function) = text.split_once('.')?;
+    let device = u8::from_str_radix(device, 16).ok().filter(|d| *d < 32)?;
+    let function = u8::from_str_radix(function, 16).ok().filter(|f| *f < 8)?;
+    Some((device, function))
+}
+
 /// Domain and first bus of `0000:20`, `01-13` or `05`.
 fn buses(text: &str) -> Option<(Option<u32>, u8)> {
     let (domain, range) = match text.split_once(':') {
@@ -70,7 +94,8 @@ fn buses(text: &str) -> Option<(Option<u32>, u8)> {
 #[derive(Clone, Copy)]
 struct Bus {
     domain: u32,
-    number: u8,
+    /// Unknown for the bus with which a piece of a tree begins.
+    number: Option<u8>,
     above: usize,
     depth: usize,
 }
@@ -99,6 +124,13 @@ impl Reader {
         }
     }
 
+    /// Begins a piece from the middle of a tree, whose first branch stands in `column` of a bus that is not shown.
+    fn begin_within(&mut self, column: usize, line: u32) {
+        self.devices.push(PciDevice { name: Some("PCI bus".to_owned()), line, ..PciDevice::new(PciRole::HostBridge) });
+        self.bus = Some(Bus { domain: 0, number: None, above: 0, depth: 0 });
+        self.open.push((column, self.bus));
+    }
+
     /// Reads a line from `column` on.
     fn line(&mut self, line: &str, column: usize, number: u32) {
         let mut at = column;
@@ -118,14 +150,16 @@ impl Reader {
                 let Some((domain, first)) = buses(range).filter(|_| self.depth() < MAX_DEPTH) else { return };
                 self.enter(device.take(), domain, first, range, number);
                 at += range.len() + 2;
-            } else if let (Some(address), Some(bus)) = (self.address(rest), self.bus) {
+            } else if let (Some((slot, function)), Some(bus)) = (rest.get(..4).and_then(device_and_function), self.bus)
+            {
                 let tail = rest.get(4..).unwrap_or_default();
-                device = Some(self.add(address, bus.above, number));
+                let of_bus = |bus_number| PciAddress { domain: bus.domain, bus: bus_number, device: slot, function };
+                device = Some(self.add(bus.number.map(of_bus), bus.above, number));
                 if tail.starts_with("-[") {
                     at += 4;
                     continue;
                 }
-                self.name(device, tail, address.function);
+                self.name(device, tail, function);
                 return;
             } else {
                 return;
@@ -138,22 +172,8 @@ impl Reader {
         self.bus.map_or(0, |b| b.depth + 1)
     }
 
-    /// `03.1` on the current bus.
-    fn address(&self, text: &str) -> Option<PciAddress> {
-        let bus = self.bus?;
-        let (device, function) = text.get(..4)?.split_once('.')?;
-        let device = u8::from_str_radix(device, 16).ok().filter(|d| *d < 32)?;
-        let function = u8::from_str_radix(function, 16).ok().filter(|f| *f < 8)?;
-        Some(PciAddress { domain: bus.domain, bus: bus.number, device, function })
-    }
-
-    fn add(&mut self, address: PciAddress, above: usize, line: u32) -> usize {
-        self.devices.push(PciDevice {
-            address: Some(address),
-            parent: Some(above),
-            line,
-            ..PciDevice::new(PciRole::Endpoint)
-        });
+    fn add(&mut self, address: Option<PciAddress>, above: usize, line: u32) -> usize {
+        self.devices.push(PciDevice { address, parent: Some(above), line, ..PciDevice::new(PciRole::Endpoint) });
         self.devices.len() - 1
     }
 
@@ -173,7 +193,7 @@ impl Reader {
             }
         };
         let depth = self.depth();
-        self.bus = Some(Bus { domain, number: first, above, depth });
+        self.bus = Some(Bus { domain, number: Some(first), above, depth });
     }
 
     fn name(&mut self, device: Option<usize>, text: &str, function: u8) {
@@ -244,6 +264,21 @@ end";
     fn depth_is_limited() {
         let all = read(&format!("-[0000:00]-{}", "00.0-[01]--".repeat(1000)));
         assert!(all[0].0.devices.len() <= MAX_DEPTH + 1);
+    }
+
+    #[test]
+    fn a_piece_from_the_middle() {
+        let all = read(
+            " |           |        +-03.4  Mellanox Technologies MT27800 Family [ConnectX-5 Virtual Function]\n \
+             |           |        +-08.0-[5c-5f]----00.0  NVIDIA Corporation GV100GL [Tesla V100 PCIe 32GB]\n \
+             |           |        \\-0c.0-[60]----00.0  NVIDIA Corporation GV100GL [Tesla V100 PCIe 32GB]\n |           |\n",
+        );
+        let [(tree, (1, 3))] = &all[..] else { panic!("{all:?}") };
+        let gpus: Vec<String> =
+            tree.devices.iter().filter(|d| d.is_gpu()).map(|d| d.address.unwrap().to_string()).collect();
+        assert_eq!(gpus, ["0000:5c:00.0", "0000:60:00.0"]);
+        assert_eq!((tree.devices[1].address, tree.devices[1].is_nic()), (None, true));
+        assert!(read(" +-01.5 of it\n +-02.1 more\n").is_empty());
     }
 
     #[test]

@@ -20,23 +20,31 @@ const CAUSE: &str = "The above exception was the direct cause of the following e
 /// The same of an error that came while another one was handled.
 const HANDLING: &str = "During handling of the above exception, another exception occurred";
 
+/// How Python begins the report of an exception that changes nothing: in a destructor, a callback at the end.
+const IGNORED: [&str; 3] = ["Exception ignored in", "Exception ignored on", "Error in atexit._run_exitfuncs"];
+
 /// What of a text is within such reports.
-pub(super) struct Tracebacks {
+pub(in super::super) struct Tracebacks {
     /// Lines that say nothing of their own: places in programs, with their sources, and exceptions that follow from the one before.
     within: Vec<bool>,
     /// The exceptions that close reports.
     ends: HashSet<usize>,
+    /// Lines of reports whose exception was ignored, from their first line to the exception.
+    ignored: HashSet<usize>,
     /// From which line on a report is the end of the text.
     tail: usize,
 }
 
 impl Tracebacks {
-    pub(super) fn of(text: &Text) -> Tracebacks {
-        let mut all = Tracebacks { within: vec![false; text.len()], ends: HashSet::new(), tail: 0 };
+    pub(in super::super) fn of(text: &Text) -> Tracebacks {
+        let mut all =
+            Tracebacks { within: vec![false; text.len()], ends: HashSet::new(), ignored: HashSet::new(), tail: 0 };
         // the processes whose report goes on, by their marks, with its first line and its last one so far
         let mut open: HashMap<String, (usize, usize)> = HashMap::new();
         // those whose next exception is a consequence
         let mut caused: HashSet<String> = HashSet::new();
+        // those whose next report is of an exception that was ignored
+        let mut ignoring: HashSet<String> = HashSet::new();
         // a warning's own source line stands below it
         let mut below_warning = false;
         let (mut behind, mut cut) = (Vec::new(), Vec::new());
@@ -46,7 +54,11 @@ impl Tracebacks {
             let rest = whole.trim();
             let is_indented = indentation(line, &head, whole) >= 2;
             let mut is_within = false;
-            if is_traceback(rest) {
+            if IGNORED.iter().any(|start| rest.starts_with(start)) {
+                ignoring.insert(mark(line, &head));
+                all.ignored.insert(i);
+                is_within = true;
+            } else if is_traceback(rest) {
                 open.insert(mark(line, &head), (i, i));
                 is_within = true;
             } else if rest.starts_with(CAUSE) || rest.starts_with(HANDLING) {
@@ -63,7 +75,11 @@ impl Tracebacks {
                 } else if is_exception(rest) {
                     let mark = mark(line, &head);
                     open.remove(&mark);
-                    match caused.remove(&mark) {
+                    let is_ignored = ignoring.remove(&mark);
+                    if is_ignored {
+                        all.ignored.insert(i);
+                    }
+                    match caused.remove(&mark) || is_ignored {
                         true => is_within = true,
                         false => drop(all.ends.insert(i)),
                     }
@@ -78,7 +94,8 @@ impl Tracebacks {
             if let Some(within) = all.within.get_mut(i) {
                 *within = is_within;
             }
-            if !is_within && !rest.is_empty() && head.level != Some(Level::Error) && !all.ends.contains(&i) {
+            let is_of_program = !is_within && !rest.is_empty() && !is_of_launcher(rest);
+            if is_of_program && head.level != Some(Level::Error) && !all.ends.contains(&i) {
                 behind.push(i);
             }
         }
@@ -98,10 +115,44 @@ impl Tracebacks {
         self.within.get(i) == Some(&true)
     }
 
+    /// Whether a line is of a report whose exception was ignored.
+    pub(in super::super) fn is_ignored(&self, i: usize) -> bool {
+        self.ignored.contains(&i)
+    }
+
     /// Whether a line is the exception with which a program ended: nothing follows but what its launcher says.
     pub(super) fn ends_program(&self, i: usize) -> bool {
         i >= self.tail && self.ends.contains(&i)
     }
+}
+
+/// Whether a line is one of those in which a launcher reports that a process ended: torchrun's table of failures, `srun`, `mpirun`.
+fn is_of_launcher(rest: &str) -> bool {
+    const STARTS: [&str; 14] = [
+        "Failures:",
+        "<NO_OTHER_FAILURES>",
+        "Root Cause (first observed failure)",
+        "Other Failures:",
+        "time      :",
+        "host      :",
+        "rank      :",
+        "exitcode  :",
+        "error_file:",
+        "traceback :",
+        "srun: ",
+        "slurmstepd: ",
+        "mpirun",
+        "Sending process",
+    ];
+    let is_rule = rest.len() >= 8 && rest.bytes().all(|b| matches!(b, b'-' | b'=' | b'*'));
+    let is_number =
+        || rest.strip_prefix('[').and_then(|rest| rest.strip_suffix("]:")).is_some_and(|n| n.parse::<u32>().is_ok());
+    is_rule
+        || rest.ends_with(".py FAILED")
+        || rest.contains("closing signal SIGTERM")
+        || rest.contains("ChildFailedError")
+        || STARTS.iter().any(|start| rest.starts_with(start))
+        || is_number()
 }
 
 /// The name of an exception, with or without what it says: `KeyError: 'x'`, `queue.Empty`, `SystemExit: 1`.

@@ -92,6 +92,8 @@ impl Words {
                 || matches!(
                     word,
                     "skipped"
+                        | "panic"
+                        | "panicked"
                         | "down"
                         | "retry"
                         | "err"
@@ -168,7 +170,8 @@ const STARTS: [&str; 22] = [
 ];
 
 /// How lines report a failure anywhere in them.
-const WITHIN: [&str; 11] = [
+const WITHIN: [&str; 12] = [
+    " panicked at ",
     ": error: ",
     ": Error: ",
     ": fatal error",
@@ -223,7 +226,7 @@ pub(super) fn is_failure(line: &str) -> bool {
 
 /// The first line of a report whose last line is the exception.
 pub(super) fn is_traceback(line: &str) -> bool {
-    line.starts_with("Traceback (most recent call last)")
+    line.starts_with("Traceback (most recent call last)") || line.ends_with(": Traceback (most recent call last):")
 }
 
 /// `RuntimeError: …`, `torch.distributed.DistBackendError: …`.
@@ -466,6 +469,61 @@ const DRIVERS: [&str; 22] = [
     "ionic",
     "sfc",
 ];
+
+/// Whether a line names a part of the machine, its memory or links, or what its programs wait for: such trouble is not passed over.
+pub(super) fn is_part_of_machine(line: &str) -> bool {
+    const WORDS: [&str; 44] = [
+        "gpu",
+        "gpus",
+        "cuda",
+        "nccl",
+        "rccl",
+        "nvml",
+        "nvlink",
+        "nvswitch",
+        "nvidia",
+        "amdgpu",
+        "rocm",
+        "hip",
+        "pcie",
+        "pci",
+        "iommu",
+        "rdma",
+        "infiniband",
+        "ib",
+        "roce",
+        "nic",
+        "mlx",
+        "ecc",
+        "xid",
+        "memory",
+        "oom",
+        "dma",
+        "link",
+        "port",
+        "device",
+        "devices",
+        "driver",
+        "rank",
+        "ranks",
+        "worker",
+        "peer",
+        "collective",
+        "timeout",
+        "timed",
+        "hang",
+        "hung",
+        "killed",
+        "core",
+        "fabric",
+        "segmentation",
+    ];
+    let lower = line.to_ascii_lowercase();
+    let mut words = lower
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()));
+    words.any(|word| WORDS.contains(&word)) || lower.starts_with("panic")
+}
 
 /// Whether a line of the system is about such a part. Where it begins with a driver and its device, as `DRIVER 0000:01:00.0: …`, the
 /// driver decides.
