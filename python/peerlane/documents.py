@@ -1819,7 +1819,9 @@ class Point(Part):
     busbw: float | None = None
     """What nccl-tests calls the bandwidth of the bus, in GB/s, where it has such a test."""
     efficiency: float
-    """Share of the time that it would take were every transfer alone on its way and started at once."""
+    """Share of the time that it would take were every transfer alone on its way and started at once; of a step of a
+    model, that it would take without communication.
+    """
     idle: float | None = None
     """Share of all GPUs' time in which they do not compute, where any does."""
     last_held_by: tuple[Binding, ...]
@@ -1835,6 +1837,161 @@ class Point(Part):
 
 
 Point._MADE = {"binding": many(Binding._of), "last_held_by": many(Binding._of)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ApartSummary(Part):
+    """Prefill and decoding on GPUs of their own."""
+
+    decode_copies: int
+    """Copies that decode."""
+    prefill: float
+    """Seconds until prompts are read."""
+    prefill_copies: int
+    """Copies that read prompts."""
+    requests_per_second: float
+    """Prompts answered a second."""
+    token: float
+    """Seconds from one token to the next."""
+    transfer: float
+    """Seconds that keys and values take to where they are decoded."""
+    transfer_bytes: float
+    """Bytes of them of a prompt."""
+    transfer_held_by: str | None = None
+    """What holds these bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommunicationSummary(Part):
+    """Communication of one kind."""
+
+    bytes: float
+    """Bytes of each, as nccl-tests counts sizes."""
+    held_by: str | None = None
+    """What holds their bytes."""
+    of: str
+    """What it is of, as `SpentOn::on` names it."""
+    ranks: int
+    """Ranks of a group."""
+    time: float
+    """Seconds of all of them."""
+    times: float
+    """How often in a step."""
+    what: str
+    """What is done: `all-reduce`, `send-receive` …."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ComputingSummary(Part):
+    """How fast a GPU computes."""
+
+    gpu: str
+    """The GPU."""
+    how: str
+    """How that is known."""
+    peak_tflops: float
+    """10¹² operations a second of products by the data sheet."""
+    tflops: float
+    """Those that they reach."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Memory(Part):
+    """Bytes of a GPU's memory."""
+
+    activations: float
+    """What the forward pass keeps."""
+    fits: bool | None = None
+    """Whether it fits, where that is known."""
+    gradients: float
+    """Gradients."""
+    kv_cache: float
+    """Keys and values of the sequences."""
+    optimizer: float
+    """State of the optimizer."""
+    reserve: float
+    """Left to the driver and to libraries."""
+    size: float | None = None
+    """What the GPU has, where it is known."""
+    total: float
+    """All of these."""
+    weights: float
+    """Parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ModelSummary(Part):
+    """A model."""
+
+    active: float | None = None
+    """Those that a token uses, where that is not all."""
+    name: str
+    """Its name."""
+    parameters: float
+    """Parameters, by its sizes."""
+    source: str
+    """Where its sizes are from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SpentOn(Part):
+    """What time is spent on."""
+
+    on: str
+    """`computing`, `bubble`, `optimizer`, or exposed communication by what it is of: `tensor`, `context`, `experts`,
+    `stages`, `copies`.
+    """
+    share: float
+    """Share of the step."""
+    time: float
+    """Seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StepSummary(Part):
+    """A step."""
+
+    apart: ApartSummary | None = None
+    """Prefill and decoding apart."""
+    bottleneck: str | None = None
+    """What holds most of the exposed communication."""
+    communication: tuple[CommunicationSummary, ...]
+    """What is communicated, of the busiest GPU."""
+    computing: ComputingSummary
+    """How fast a GPU computes."""
+    copies: int
+    """Copies of the model."""
+    gpus: int
+    """GPUs that take part."""
+    kind: str
+    """`training`, `decode`, `prefill` or `serve`."""
+    memory: Memory
+    """What a GPU's memory holds, of the stage that holds most."""
+    memory_share: float | None = None
+    """Of decoding: bytes of weights, keys and values over those that memory could give."""
+    mfu: float | None = None
+    """Operations that the model needs, over those that the GPUs could do by their data sheet."""
+    micro_batches: int | None = None
+    """Micro-batches of a copy, in training."""
+    model: ModelSummary
+    """The model."""
+    sequences_that_fit: int | None = None
+    """Sequences of this length that fit each copy."""
+    spent: tuple[SpentOn, ...]
+    """What the time is spent on."""
+    time: float
+    """Seconds: of a step of training, until each sequence has a token, until prompts are read; of `serve` until a
+    prompt has its first token.
+    """
+    tokens: float
+    """Tokens of all copies in that time."""
+    tokens_per_second: float
+    """Tokens a second."""
+    tokens_per_second_per_gpu: float
+    """The same of each GPU."""
+
+
+StepSummary._MADE = {"apart": ApartSummary._of, "communication": many(CommunicationSummary._of), "computing": ComputingSummary._of, "memory": Memory._of, "model": ModelSummary._of, "spent": many(SpentOn._of)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -1920,6 +2077,8 @@ class Simulation(Document):
     """`peerlane/simulation/2`."""
     spin_glass: SpinGlassAdvice | None = None
     """Of a spin glass on several GPUs of one machine: from which lattice on they are faster than one."""
+    step: StepSummary | None = None
+    """Of a step of a model: what it takes, and what for."""
     target: str
     """The machine or cluster."""
     trace: TraceSummary | None = None
@@ -1928,7 +2087,7 @@ class Simulation(Document):
     """The workload, as it can be written on a command line."""
 
 
-Simulation._MADE = {"assumptions": tuple, "estimate": Estimate._of, "helps": many(Help._of), "points": many(Point._of), "rings": many(Ring._of), "spin_glass": SpinGlassAdvice._of, "trace": TraceSummary._of}
+Simulation._MADE = {"assumptions": tuple, "estimate": Estimate._of, "helps": many(Help._of), "points": many(Point._of), "rings": many(Ring._of), "spin_glass": SpinGlassAdvice._of, "step": StepSummary._of, "trace": TraceSummary._of}
 Simulation._ROWS = ('points',)
 
 

@@ -57,21 +57,20 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
     )?;
     let experts = plan.best.iter().any(|split| split.ep > 1);
     let contexts = plan.best.iter().any(|split| split.cp > 1);
-    let mut headings = vec!["#", "step s", "MFU", "GB", "bubble", "exposed", "tp"];
+    let mut headings = vec!["step s", "MFU", "GB", "bubble", "exposed", "tp"];
     headings.extend(contexts.then_some("cp"));
     headings.extend(["pp", "v", "dp"]);
     headings.extend(experts.then_some("ep"));
     headings.extend(["zero", "mbs", "recompute", "slower by"]);
     let headings: Vec<String> = headings.into_iter().map(str::to_owned).collect();
-    let row = |(i, split): (usize, &PlannedSplit)| {
+    let row = |split: &PlannedSplit| {
         let step = &split.step;
         let share =
             |on: &[&str]| step.spent.iter().filter(|s| on.contains(&s.on)).fold(0.0, |sum, spent| sum + spent.share);
         let mut row = vec![
-            (i + 1).to_string(),
             number(step.time),
             percent(step.mfu.unwrap_or_default()),
-            number(step.memory.total / 1e9),
+            format!("{:.0}", step.memory.total / 1e9),
             percent(share(&["bubble"])),
             percent(share(&["tensor", "context", "experts", "stages", "copies"])),
             split.tp.to_string(),
@@ -87,7 +86,7 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
         ]);
         row
     };
-    columns(out, &headings, &plan.best.iter().enumerate().map(row).collect::<Vec<_>>(), 0)?;
+    columns(out, &headings, &plan.best.iter().map(row).collect::<Vec<_>>(), 0)?;
     if let Some(first) = plan.best.first() {
         let step = &first.step;
         writeln!(out, "\n{}", paint(style::HEADING, "The first"))?;

@@ -9,6 +9,7 @@ use super::super::SimulateError;
 use super::architecture::{Architecture, LayerParameters};
 use super::split::{Format, Pace};
 use crate::cluster::Cluster;
+use peerlane_machine::fabric::NodeId;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 
@@ -60,20 +61,25 @@ impl Gpu {
     ) -> Result<Self, SimulateError> {
         let parts = Parts::embedded();
         let fabric = &cluster.node.fabric;
-        let first = cluster.gpus().first().copied();
-        let node = first.map(|gpu| fabric.node(gpu));
-        let part = node.and_then(|node| {
-            node.part
-                .as_deref()
-                .and_then(|key| parts.get(key))
-                .or_else(|| parts.of_node(node.kind, node.product.as_deref()))
-        });
-        let constant = |name: &str| part.and_then(|part| part.constant(name));
         let key = match format {
             Format::Bf16 => "fp16_rate",
             Format::Fp8 => "fp8_rate",
             Format::Fp4 => "fp4_rate",
         };
+        let part_of = |gpu: NodeId| {
+            let node = fabric.node(gpu);
+            let by_key = node.part.as_deref().and_then(|key| parts.get(key));
+            by_key.or_else(|| parts.of_node(node.kind, node.product.as_deref()))
+        };
+        let of = |gpu: NodeId, name: &str| part_of(gpu).and_then(|part| part.constant(name));
+        let gpus = cluster.gpus();
+        // where they differ, all wait for the slowest, and what fits the smallest fits
+        let rate = |gpu: &NodeId| of(*gpu, key).unwrap_or(0.0);
+        let slowest = gpus.iter().copied().min_by(|a, b| rate(a).total_cmp(&rate(b)));
+        let least: Option<Vec<f64>> = gpus.iter().map(|gpu| of(*gpu, "memory_size")).collect();
+        let least = least.and_then(|sizes| sizes.into_iter().reduce(f64::min));
+        let part = slowest.and_then(part_of);
+        let constant = |name: &str| part.and_then(|part| part.constant(name));
         let sheet = constant(key).map(|tflops| tflops * 1e12);
         let title = part.map_or_else(|| "GPU".to_owned(), |part| part.title.clone());
         let unknown = || {
@@ -86,10 +92,10 @@ impl Gpu {
         let model = Model::new(&cluster.node, parts);
         // what copies within the GPU reach of it (`local_copy_efficiency`)
         let reached =
-            first.and_then(|gpu| model.memory_rate(gpu)).map_or(f64::INFINITY, |rate| rate.bytes_per_second());
-        let product = node.and_then(|node| node.product.as_deref());
+            slowest.and_then(|gpu| model.memory_rate(gpu)).map_or(f64::INFINITY, |rate| rate.bytes_per_second());
+        let product = slowest.and_then(|gpu| fabric.node(gpu).product.as_deref());
         let memory_peak = part.and_then(|part| part.memory_rate(product)).map_or(reached, |gb| gb * 1e9);
-        let memory = memory.or(constant("memory_size").map(|gb| gb * 1e9));
+        let memory = memory.or(least.map(|gb| gb * 1e9));
         let (peak, products, attention, memory_rate, how) = match pace {
             Pace::Rate(rate) => {
                 let rate = rate * scale;
@@ -197,5 +203,37 @@ impl Work {
             None => of_activation(ffn) / self.tp,
         };
         self.tokens * ((8.0 + 12.0) * h / shared + rotated + wide)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::what_if::apply;
+    use peerlane_read::catalogue::system;
+
+    #[test]
+    fn gpus_that_differ_wait_for_the_slowest_and_fit_the_smallest() {
+        let machine = system("hgx-h200").unwrap().unwrap();
+        let of = |machine| Gpu::of(&Cluster::single(machine), Format::Bf16, Pace::Roofline, None, 1.0).unwrap();
+        let same = of(machine.clone());
+        assert_eq!((same.peak, same.memory), (989.4e12, Some(141e9)));
+        let changed = apply(&machine, &["GPU3.part=h20".parse().unwrap()], Parts::embedded()).unwrap();
+        let mixed = of(changed);
+        assert_eq!((mixed.peak, mixed.memory), (148e12, Some(96e9)));
+        let old = Cluster::single(system("s2075-quad").unwrap().unwrap());
+        let refused = Gpu::of(&old, Format::Bf16, Pace::Roofline, None, 1.0).unwrap_err().to_string();
+        assert!(refused.contains("tflops="), "{refused}");
+        assert!(Gpu::of(&old, Format::Bf16, Pace::Rate(1e12), None, 1.0).is_ok());
+    }
+
+    #[test]
+    fn products_take_as_long_as_their_weights_at_least() {
+        let gpu =
+            Gpu::of(&Cluster::single(system("hgx-h100").unwrap().unwrap()), Format::Bf16, Pace::Roofline, None, 1.0);
+        let gpu = gpu.unwrap();
+        let [one, two, many] = [1.0, 2.0, 1e6].map(|tokens| gpu.multiply(1e9, tokens, Format::Bf16));
+        assert!(one == two && many > two);
+        assert!((one - 2e9 / gpu.memory_rate).abs() < 1e-12);
     }
 }
