@@ -9,7 +9,10 @@ use super::{Text, scan_text};
 /// Commands by how they begin, with output as they print it. The first that fits counts.
 const OUTPUTS: &[(&str, &str)] = &[
     ("kubectl describe node", "Capacity:\n  nvidia.com/gpu:     8\nAllocatable:\n  nvidia.com/gpu:     7\n"),
-    ("kubectl describe pod", "Name:  a\n    State:          Waiting\n      Reason:       CrashLoopBackOff\n"),
+    (
+        "kubectl describe pod",
+        "Name:  a\n    State:          Waiting\n      Reason:       CrashLoopBackOff\n    Restart Count:  3\n",
+    ),
     (
         "kubectl get events",
         "2m   Warning   FailedScheduling   pod/a   0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n",

@@ -39,6 +39,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         return;
     }
     let mut health = Health::default();
+    // other tools have names and states, too
+    const OF_PODS: [&str; 7] =
+        ["Namespace:", "Container ID:", "Image ID:", "Restart Count:", "Exit Code:", "kubelet", "kubectl"];
+    let describes_pods = text.holds(&OF_PODS);
     let mut container = Container::default();
     text.walk(|i| {
         let line = text.line(i);
@@ -61,7 +65,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 "no GPU",
                 i,
             );
-        } else {
+        } else if describes_pods {
             container.take(line, i, &mut health);
         }
         None
@@ -204,7 +208,7 @@ fn gpus_of_nodes(text: &Text, head: usize, health: &mut Health) -> Option<usize>
     let short = names.iter().all(|name| name.len() <= 48 && !name.contains([':', '=', '"']));
     let is_of_nodes =
         |name: &&str| ["node", "nodes", "name", "node name"].contains(&name.to_ascii_lowercase().as_str());
-    let node = names.iter().position(|name| is_of_nodes(&name))?;
+    let node = names.iter().position(is_of_nodes)?;
     let offered = names.iter().position(|name| counts_gpus(name)).filter(|at| short && *at != node)?;
     let of_cluster = || text.holds_one_of(&["kubectl", "nvidia.com/gpu", "amd.com/gpu", "kubernetes"]);
     if !(names.get(node).is_some_and(|name| name.to_ascii_lowercase().starts_with("node")) || of_cluster()) {
@@ -449,6 +453,7 @@ mod tests {
         let wanted = [Grade::Fault, Grade::Suspect, Grade::Suspect].map(|grade| ("trainer-0", grade));
         assert_eq!(read(pod), (1, of(&wanted)));
         assert_eq!(bad("Reason: Error\nExit Code: 1\n"), [], "no container");
-        assert_eq!(read("    State:          Running\n      Started: Mon\n"), (1, vec![]));
+        assert_eq!(read("Name: a\nStatus: Running\nState: Running\n"), (0, vec![]), "of another tool");
+        assert_eq!(read("    State:          Running\n      Started: Mon\n    Restart Count:  0\n"), (1, vec![]));
     }
 }
