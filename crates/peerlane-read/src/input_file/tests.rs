@@ -47,6 +47,7 @@ fn input_of(source: impl Read + Send + 'static) -> Input {
         source: Some(Box::new(source)),
         size: 0,
         patience: Some(Duration::from_millis(50)),
+        mode: None,
         piece: Cursor::default(),
     }
 }
