@@ -79,6 +79,10 @@ impl Library {
         if let Some((component, factor)) = faster {
             router.scale(component, factor);
         }
+        // a ring goes through all, so that one without a way to any other is reason enough not to search
+        if gpus.len() > 1 && !gpus.iter().all(|gpu| reaches_another(&mut router, *gpu, &gpus)) {
+            return Err(without_rate(&mut router, &gpus));
+        }
         let rings = node_rings(&cluster, &router).map(Rc::new);
         if rings.is_none() && gpus.len() > 1 {
             return Err(without_rate(&mut router, &gpus));
@@ -241,6 +245,12 @@ fn node_rings(cluster: &Cluster, router: &Router) -> Option<NodeRings> {
     let places: Vec<usize> = (0..gpus.len()).collect();
     let rings = reported(cluster, &flows).or_else(|| Rings::best(&flows, &places, &interchangeable(&flows)))?;
     Some(NodeRings { named: rings.named(&flows), rings })
+}
+
+/// Whether a GPU has a way of known rate to any other.
+fn reaches_another(router: &mut Router, gpu: NodeId, gpus: &[NodeId]) -> bool {
+    let at = |device: NodeId| Place { node: 0, device };
+    gpus.iter().any(|other| *other != gpu && router.way(at(gpu), at(*other), Engine::Sm).is_ok())
 }
 
 /// Why these GPUs have no ring: a pair whose rate is not known.
