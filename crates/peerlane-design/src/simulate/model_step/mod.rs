@@ -8,8 +8,6 @@ pub mod architecture;
 pub mod compute;
 pub mod measured;
 pub mod memory;
-#[cfg(test)]
-mod published;
 pub mod rates;
 pub mod report;
 pub mod serving;
@@ -142,3 +140,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
