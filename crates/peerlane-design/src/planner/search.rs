@@ -8,8 +8,9 @@ use crate::simulate::SimulateError;
 use crate::simulate::model_step::architecture::Architecture;
 use crate::simulate::model_step::compute::Gpu;
 use crate::simulate::model_step::rates::Rates;
+use crate::simulate::model_step::spent::Cost;
 use crate::simulate::model_step::split::{Batch, Recompute, Split, Training};
-use crate::simulate::model_step::training::{Cost, Stepper};
+use crate::simulate::model_step::training::Stepper;
 
 /// A sequence is not cut into fewer tokens.
 const LEAST_TOKENS: usize = 1024;

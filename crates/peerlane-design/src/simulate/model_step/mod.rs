@@ -11,6 +11,7 @@ pub mod memory;
 pub mod rates;
 pub mod report;
 pub mod serving;
+pub mod spent;
 pub mod split;
 pub mod training;
 
