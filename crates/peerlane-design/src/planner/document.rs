@@ -9,8 +9,8 @@ use crate::simulate::model_step::compute::Gpu;
 use crate::simulate::model_step::measured::Measured;
 use crate::simulate::model_step::rates::Rates;
 use crate::simulate::model_step::report::{ComputingSummary, StepSummary, of_training};
+use crate::simulate::model_step::spent::Spent;
 use crate::simulate::model_step::split::{Batch, Training};
-use crate::simulate::model_step::training::Spent;
 
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -107,10 +107,10 @@ impl Request {
             ));
         }
         if found.best.is_empty() {
-            let least = found.too_large.as_ref().map_or(f64::NAN, |split| split.cost.memory.total / 1e9);
+            let least = found.least_memory / 1e9;
             let size = gpu.memory.unwrap_or(f64::NAN) / 1e9;
             return refuse(format!(
-                "none of {} splits fits {gpus} × {} GB; the fastest would take {least:.0} GB a GPU: give more --nodes, or shorter \
+                "none of {} splits fits {gpus} × {} GB; the smallest takes {least:.0} GB a GPU: give more --nodes, or shorter \
                  sequences",
                 found.splits, size
             ));

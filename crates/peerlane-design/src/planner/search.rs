@@ -8,8 +8,9 @@ use crate::simulate::SimulateError;
 use crate::simulate::model_step::architecture::Architecture;
 use crate::simulate::model_step::compute::Gpu;
 use crate::simulate::model_step::rates::Rates;
+use crate::simulate::model_step::spent::Cost;
 use crate::simulate::model_step::split::{Batch, Recompute, Split, Training};
-use crate::simulate::model_step::training::{Cost, Stepper};
+use crate::simulate::model_step::training::Stepper;
 
 /// A sequence is not cut into fewer tokens.
 const LEAST_TOKENS: usize = 1024;
@@ -40,6 +41,8 @@ pub struct Found {
     pub splits: usize,
     /// Of these, those that fit.
     pub fitting: usize,
+    /// Bytes of a GPU's memory that the smallest of them takes.
+    pub least_memory: f64,
     /// Of these, those whose communication was looked at.
     pub tried: usize,
 }
@@ -116,7 +119,7 @@ pub fn search(
     rates: &mut Rates,
     top: usize,
 ) -> Result<Found, SimulateError> {
-    let mut found = Found::default();
+    let mut found = Found { least_memory: f64::INFINITY, ..Found::default() };
     let mut silent = rates.silent();
     let mut least: Vec<(f64, bool, Split)> = Vec::new();
     for split in splits {
@@ -127,6 +130,7 @@ pub fn search(
         let cost = stepper.cost(&mut silent)?;
         let fits = cost.memory.fits.unwrap_or(true);
         found.fitting += usize::from(fits);
+        found.least_memory = found.least_memory.min(cost.memory.total);
         least.push((cost.time(), fits, *split));
     }
     least.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));

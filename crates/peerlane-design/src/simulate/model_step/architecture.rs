@@ -7,7 +7,12 @@
 use serde::Deserialize;
 
 use super::super::SimulateError;
+use super::super::parameters::Parameters;
 use peerlane_machine::names::closest;
+
+/// What may be written of a model.
+pub(super) const MODEL: &str = "model=NAME, or layers=, hidden=, heads=, kv_heads=, ffn=, vocab=, experts=, topk=, expert_ffn=, gelu; \
+     or params=7e9 with layers=32, hidden=4096";
 
 /// `(name, text)` of each file of `models/`.
 macro_rules! embed {
@@ -271,6 +276,111 @@ impl Architecture {
         let [keys, values] = self.core();
         2.0 * seq * self.heads as f64 * (keys + values)
     }
+}
+
+/// Takes what describes a model.
+pub(super) fn read_model(given: &mut Parameters) -> Result<(Architecture, String), SimulateError> {
+    let mut words: Vec<String> = Vec::new();
+    let named = given.text("model");
+    let mut model = match named {
+        Some(name) => {
+            let model = Architecture::published(name)?;
+            words.push(format!("model={}", model.name));
+            model
+        }
+        None => Architecture {
+            name: "model".to_owned(),
+            title: String::new(),
+            source: String::new(),
+            layers: 32,
+            hidden: 4096,
+            heads: 0,
+            kv_heads: 0,
+            head_size: None,
+            ffn: 0,
+            gated: true,
+            vocab: 0,
+            tied: false,
+            positions: 0,
+            context: 4096,
+            parameters: None,
+            active: None,
+            experts: None,
+            latent: None,
+            scale: None,
+        },
+    };
+    let mut take = |given: &mut Parameters, key: &str, most: usize, at: &mut usize| -> Result<bool, SimulateError> {
+        let found = given.counted(key, most)?;
+        if let Some(value) = found {
+            words.push(format!("{key}={value}"));
+            *at = value;
+        }
+        Ok(found.is_some())
+    };
+    take(given, "layers", 10_000, &mut model.layers)?;
+    take(given, "hidden", 1 << 20, &mut model.hidden)?;
+    let heads = take(given, "heads", 1 << 16, &mut model.heads)?;
+    if !take(given, "kv_heads", 1 << 16, &mut model.kv_heads)? && heads {
+        model.kv_heads = model.heads;
+    }
+    let ffn = take(given, "ffn", 1 << 22, &mut model.ffn)?;
+    take(given, "vocab", 1 << 24, &mut model.vocab)?;
+    let (mut count, mut top, mut width) = model.experts.map_or((0, 2, 0), |e| (e.count, e.top, e.ffn));
+    if take(given, "experts", 1 << 16, &mut count)?
+        | take(given, "topk", 1 << 16, &mut top)?
+        | take(given, "expert_ffn", 1 << 22, &mut width)?
+    {
+        if count == 0 {
+            return Err(given.refuse("topk and expert_ffn are of experts: give experts=, too".to_owned()));
+        }
+        if top > count {
+            return Err(given.refuse(format!("topk={top} is more than experts={count}")));
+        }
+        let like =
+            model.experts.unwrap_or(Experts { count, top, ffn: width, shared: 0, dense_layers: 0, node_limit: None });
+        let ffn = if width == 0 { model.ffn } else { width };
+        model.experts = Some(Experts { count, top, ffn, ..like });
+    }
+    if given.flag("gelu") {
+        model.gated = false;
+        words.push("gelu".to_owned());
+    }
+    if named.is_none() && model.heads == 0 {
+        // only the parameters are known: as many operations as these take, and no attention
+        let parameters = given.numbered("params", 1e16)?.unwrap_or(7e9);
+        words.insert(0, format!("params={parameters}"));
+        if !ffn {
+            model.ffn = 4 * model.hidden;
+        }
+        let plain = Architecture { heads: 1, kv_heads: 1, ..model.clone() };
+        let ends: f64 = plain.ends().iter().sum();
+        if parameters <= ends {
+            return Err(given.refuse(format!("params={parameters} is less than the {ends} of the vocabulary")));
+        }
+        model.scale = Some((parameters - ends) / (model.total() - ends));
+    } else if let Some(parameters) = given.numbered("params", 1e16)? {
+        let (total, ends) = (model.total(), model.ends().iter().sum::<f64>());
+        if parameters <= ends || total <= ends {
+            return Err(given.refuse(format!("params={parameters} is less than the {ends} of the vocabulary")));
+        }
+        model.scale = Some((parameters - ends) / (total - ends));
+        words.push(format!("params={parameters}"));
+    } else if named.is_none() && !ffn {
+        model.ffn = if model.gated { model.hidden.saturating_mul(8).div_ceil(3) } else { 4 * model.hidden };
+    }
+    if model.heads > 0 && !model.heads.is_multiple_of(model.kv_heads) {
+        let (a, k) = (model.heads, model.kv_heads);
+        return Err(given.refuse(format!("kv_heads={k} does not divide heads={a}")));
+    }
+    if named.is_none() {
+        model.name = match model.total() {
+            t if t >= 1e12 => format!("{:.3} T parameters", t / 1e12),
+            t if t >= 1e9 => format!("{:.3} billion parameters", t / 1e9),
+            t => format!("{:.3} million parameters", t / 1e6),
+        };
+    }
+    Ok((model, words.join(",")))
 }
 
 #[cfg(test)]

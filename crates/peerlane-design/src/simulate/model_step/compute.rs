@@ -112,7 +112,7 @@ impl Gpu {
                 let share = best.unwrap_or(BEST) * OF_BEST * scale;
                 let how = match (scale == 1.0, best) {
                     (false, _) => "from the measured step".to_owned(),
-                    (true, Some(_)) => format!("assumed, {OF_BEST} of the best product that was measured"),
+                    (true, Some(_)) => format!("assumed, {OF_BEST} of the best"),
                     (true, None) => "assumed".to_owned(),
                 };
                 let how = format!("{} % of the data sheet's, {how}", number(share * 100.0));

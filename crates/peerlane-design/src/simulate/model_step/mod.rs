@@ -8,11 +8,10 @@ pub mod architecture;
 pub mod compute;
 pub mod measured;
 pub mod memory;
-#[cfg(test)]
-mod published;
 pub mod rates;
 pub mod report;
 pub mod serving;
+pub mod spent;
 pub mod split;
 pub mod training;
 
@@ -142,3 +141,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

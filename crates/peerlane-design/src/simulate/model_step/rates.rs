@@ -324,7 +324,7 @@ impl<'c> Rates<'c> {
     fn node_groups(&self, groups: Groups, local: usize) -> Vec<Vec<usize>> {
         let node_size = self.gpus.len();
         let stride = groups.stride.min(node_size);
-        let starts = (0..node_size).filter(|rank| rank / stride % local == 0);
+        let starts = (0..node_size).filter(|rank| (rank / stride).is_multiple_of(local));
         let of = |start: usize| (0..local).map(|i| start + i * stride).filter(|rank| *rank < node_size).collect();
         starts.map(of).collect()
     }

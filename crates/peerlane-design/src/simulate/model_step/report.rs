@@ -8,8 +8,8 @@ use super::compute::Gpu;
 use super::memory::Memory;
 use super::rates::{Kind, Rates};
 use super::serving::{Apart, Phase, Served, Serving};
+use super::spent::{Communication, Cost, Of, Spent};
 use super::split::Training;
-use super::training::{Communication, Cost, Of, Spent};
 use crate::cluster::Component;
 
 /// A step.

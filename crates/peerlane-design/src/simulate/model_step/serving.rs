@@ -7,12 +7,12 @@
 
 use super::super::SimulateError;
 use super::super::parameters::Parameters;
-use super::architecture::Architecture;
+use super::architecture::{Architecture, MODEL, read_model};
 use super::compute::{Gpu, Work};
 use super::memory::Memory;
 use super::rates::{Groups, Kind, Rates};
-use super::split::{Format, MODEL, Pace, read_model};
-use super::training::{Communication, Of, Spent};
+use super::spent::{Communication, Of, Spent};
+use super::split::{Format, Pace};
 use peerlane_machine::transfer::Collective;
 
 /// Bytes of an activation that is sent.

@@ -16,6 +16,7 @@ use super::architecture::Architecture;
 use super::compute::{ATTENTION_BACK, Gpu, LayerTime, Work};
 use super::memory::{Held, Memory, Stage};
 use super::rates::{Groups, Kind, Rates, Took};
+use super::spent::{Communication, Cost, Of, Spent};
 use super::split::{Laid, Recompute, Split, Training};
 use peerlane_machine::transfer::Collective;
 
@@ -26,93 +27,6 @@ const BUCKET: f64 = 40e6;
 const BUCKET_EACH: f64 = 1e6;
 /// Bytes that Adam reads and writes for a parameter: gradient, copy and moments in FP32, and the parameter.
 const ADAM: f64 = 30.0;
-
-/// What a step's time is spent on; these make up all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// Computing, on the busiest stage.
-    pub computing: f64,
-    /// Waiting for the tensor group.
-    pub tensor: f64,
-    /// For keys and values.
-    pub context: f64,
-    /// For tokens of experts.
-    pub experts: f64,
-    /// For activations of other stages.
-    pub stages: f64,
-    /// Empty, since other stages work.
-    pub bubble: f64,
-    /// For gradients and parameters of other copies.
-    pub copies: f64,
-    /// The optimizer.
-    pub optimizer: f64,
-}
-
-impl Spent {
-    /// All of it.
-    pub fn total(&self) -> f64 {
-        let Spent { computing, tensor, context, experts, stages, bubble, copies, optimizer } = *self;
-        computing + tensor + context + experts + stages + bubble + copies + optimizer
-    }
-}
-
-/// Communication of one kind in a step, of the busiest GPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Communication {
-    /// What it is of.
-    pub of: Of,
-    /// What is done.
-    pub kind: Kind,
-    /// Ranks of a group.
-    pub ranks: usize,
-    /// How often.
-    pub times: f64,
-    /// Bytes of each, as nccl-tests counts sizes.
-    pub bytes: f64,
-    /// Of each: seconds, and what holds it.
-    pub took: Took,
-}
-
-/// What communication is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
-    /// Activations of the tensor group.
-    Tensor,
-    /// Keys and values.
-    Context,
-    /// Tokens of experts.
-    Experts,
-    /// Activations of other stages.
-    Stages,
-    /// Gradients and parameters.
-    Copies,
-}
-
-/// What a step costs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cost {
-    /// Seconds.
-    pub spent: Spent,
-    /// What a GPU's memory holds.
-    pub memory: Memory,
-    /// Tokens of the step.
-    pub tokens: f64,
-    /// GPUs that take part.
-    pub gpus: usize,
-    /// Copies and micro-batches.
-    pub laid: Laid,
-    /// Operations that the model needs.
-    pub operations: f64,
-    /// What is communicated.
-    pub communication: Vec<Communication>,
-}
-
-impl Cost {
-    /// Seconds.
-    pub fn time(&self) -> f64 {
-        self.spent.total()
-    }
-}
 
 /// Layers of a stage: with experts, without; and whether it has the input and the output.
 #[derive(Clone, Copy, Debug)]
