@@ -17,6 +17,9 @@ const LONG: u64 = 30 * 60;
 /// A pod that runs and was started this often does not run well.
 const RESTARTS: u32 = 10;
 
+/// Longer lines are no rows.
+const LONGEST: usize = 1000;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     const HALLMARKS: [&str; 15] = [
         "Ready",
@@ -46,10 +49,20 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut container = Container::default();
     text.walk(|i| {
         let line = text.line(i);
-        if let Some(end) = sets(text, i, &mut health).or_else(|| gpus_of_nodes(text, i, &mut health)) {
-            return Some(end);
+        if line.len() > LONGEST {
+            return None;
         }
-        let words: Vec<&str> = line.split_whitespace().collect();
+        // most lines are passed over quickly
+        let end = match line.contains("READY") {
+            true => sets(text, i, &mut health),
+            false if line.contains("GPU") || line.contains("gpu") => gpus_of_nodes(text, i, &mut health),
+            false => None,
+        };
+        if end.is_some() {
+            return end;
+        }
+        let may_be_row = line.contains(['/', 'R', 'U']);
+        let words: Vec<&str> = if may_be_row { line.split_whitespace().collect() } else { Vec::new() };
         if let Some((part, bad, status)) = node(&words) {
             health.judge(Area::Node, bad, Some(part), "is", status, i);
         } else if let Some((part, bad, what)) = pod(&words) {

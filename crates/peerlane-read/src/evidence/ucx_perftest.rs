@@ -100,6 +100,8 @@ mod tests {
         let Fact::Curve(curve) = &one.fact else { panic!() };
         assert_eq!((curve.what.as_str(), curve.sizes[0].0), ("ucx_perftest tag match bandwidth", 1_048_576));
         assert_eq!((curve.series[0].values[0], curve.settings["Send memory"].as_str()), (Some(10821.15), "cuda"));
+        let whole = super::super::scan_text(&Text::new("t", format!("{banner}{row}").as_bytes()));
+        assert!(whole.evidence.iter().any(|e| matches!(e.fact, Fact::Curve(_))), "bars are kept");
         assert_eq!(scanned(scan, banner), Found::default(), "a server's");
         assert_eq!(scanned(scan, &format!("message rate (msg/s)\n{row}")), Found::default(), "no size");
     }
