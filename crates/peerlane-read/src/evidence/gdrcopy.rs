@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn failed_tests_by_name() {
-        let text = "Assertion \"(gdr_pin_buffer(g, d, size, 0, 0, &mh)) == (0)\" failed at sanity.cpp:274\nTotal: 3, Passed: 1, Failed: 1, Waived: 1\n\n\
+        let text = "Assertion \"(gdr_pin_buffer(g, d, size, 0, 0, &mh)) == (0)\" failed at sanity.cpp:99\nTotal: 3, Passed: 1, Failed: 1, Waived: 1\n\n\
                     List of failed tests:\n    basic_widget\n\nList of waived tests:\n    other_widget\n";
         let Fact::Health(report) = &scanned(scan, text).evidence[0].fact else { panic!() };
         let bad: Vec<_> = report.troubles.iter().map(|t| t.value.as_str()).collect();

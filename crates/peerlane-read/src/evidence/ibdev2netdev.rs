@@ -171,7 +171,7 @@ mod tests {
     fn columns_that_were_widened_and_remarks() {
         let found = scanned(
             scan,
-            "mlx5_0   port  1  ==>  ibp26s0       (Down)  # the first\nmlx5_10  port  1  ==>  enp27s0f0np0  (Up)    # storage\n",
+            "mlx5_0   port  1  ==>  ibp9s0        (Down)  # the first\nmlx5_10  port  1  ==>  ens4f0np0     (Up)    # storage\n",
         );
         let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
         let Fact::RdmaPorts(ports) = &one.fact else { panic!() };

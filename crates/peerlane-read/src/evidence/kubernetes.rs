@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn gpus_that_nodes_offer() {
-        let table = "Node          Available(GPUs)  Used(GPUs)\nn1                 2               0\nn2                 0               0\n";
+        let table = "Node          GPUs(offered)    GPUs(used)\nn1                 2               0\nn2                 0               0\n";
         assert_eq!(read(table), (1, of(&[("n2", Grade::Fault)])));
         let columns = |first: &str| format!("$ kubectl get nodes\nNAME     GPU\nn1       {first}\ncpu-1    <none>\n");
         assert_eq!(bad(&columns("8")), of(&[("cpu-1", Grade::Note)]));

@@ -269,14 +269,14 @@ end";
     #[test]
     fn a_piece_from_the_middle() {
         let all = read(
-            " |           |        +-03.4  Mellanox Technologies MT27800 Family [ConnectX-5 Virtual Function]\n \
-             |           |        +-08.0-[5c-5f]----00.0  NVIDIA Corporation GV100GL [Tesla V100 PCIe 32GB]\n \
-             |           |        \\-0c.0-[60]----00.0  NVIDIA Corporation GV100GL [Tesla V100 PCIe 32GB]\n |           |\n",
+            " |           |        +-02.1  Mellanox Technologies MT28908 Family [ConnectX-6]\n \
+             |           |        +-04.0-[21-22]----00.0  NVIDIA Corporation GA100 [A100 PCIe 40GB]\n \
+             |           |        \\-10.0-[23]----00.0  NVIDIA Corporation GA100 [A100 PCIe 40GB]\n |           |\n",
         );
         let [(tree, (1, 3))] = &all[..] else { panic!("{all:?}") };
         let gpus: Vec<String> =
             tree.devices.iter().filter(|d| d.is_gpu()).map(|d| d.address.unwrap().to_string()).collect();
-        assert_eq!(gpus, ["0000:5c:00.0", "0000:60:00.0"]);
+        assert_eq!(gpus, ["0000:21:00.0", "0000:23:00.0"]);
         assert_eq!((tree.devices[1].address, tree.devices[1].is_nic()), (None, true));
         assert!(read(" +-01.5 of it\n +-02.1 more\n").is_empty());
     }

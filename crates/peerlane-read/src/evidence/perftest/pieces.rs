@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn a_head_without_its_table() {
-        let head = "                    RDMA_Write Bidirectional BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_3\n Number of qps   : 2\n Mtu             : 4096[B\n";
+        let head = "                    RDMA_Write Bidirectional BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_7\n Number of qps   : 2\n Mtu             : 1024[B\n";
         let found = scanned(scan, head);
         let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
-        assert!(matches!(&one.fact, Fact::RdmaPorts(ports) if ports[0].device == "mlx5_3"));
+        assert!(matches!(&one.fact, Fact::RdmaPorts(ports) if ports[0].device == "mlx5_7"));
         assert_eq!((one.origin.lines, found.warnings.len()), (Some((1, 2)), 1));
         let whole = format!(
             "{head} #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]\n 65536      1000   11500.37            11484.76\n"
