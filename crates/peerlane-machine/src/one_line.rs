@@ -50,7 +50,7 @@ pub fn quoted(name: &str) -> Cow<'_, str> {
     let begins = name.trim_start().to_lowercase();
     let is_label =
         |label: &&str| begins.strip_prefix(*label).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-    if says || LABELS.iter().any(|label| is_label(&label)) {
+    if says || LABELS.iter().any(is_label) {
         return format!("\"{}\"", name.replace('"', "'")).into();
     }
     name.into()

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 
 #[path = "../../tests/suite/planted.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, clippy::duplicate_mod)]
 mod planted;
 #[path = "../../tests/suite/planted_sites.rs"]
 mod planted_sites;

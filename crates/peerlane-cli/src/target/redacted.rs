@@ -38,7 +38,7 @@ pub(super) fn open(opener: &Opener, targets: &[OsString]) -> Result<Opened, Open
         return opener.open(targets);
     }
     let mut redactor = Redactor::default();
-    let raw: Vec<(OsString, bool, Result<Raw, OpenError>)> = targets.iter().flat_map(|target| all_of(target)).collect();
+    let raw: Vec<(OsString, bool, Result<Raw, OpenError>)> = targets.iter().flat_map(all_of).collect();
     for (_, _, source) in &raw {
         match source {
             Ok(Raw::System(text) | Raw::Text(text)) => redactor.learn(text),

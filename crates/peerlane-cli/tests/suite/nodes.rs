@@ -78,7 +78,7 @@ fn what_was_interrupted_is_resumed() {
     let (file, name) = fresh("resumed.json");
     out(&["measure", "cluster:quong", "-o", &name]);
     let whole = fs::read_to_string(&file).unwrap();
-    let run: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let run: serde_json::Value = serde_json::from_str(&peerlane::run::unsealed(&whole)).unwrap();
     let cells = run["cells"].as_array().unwrap();
     // what a writer that died leaves: a head, some cells, and a cut line
     let mut head = run.clone();
