@@ -334,7 +334,7 @@ fn a_training_step_computes_what_the_model_has() {
         let workload: Workload = format!("training:{words}").parse()?;
         Job::of(workload, Vec::new(), &cluster).and_then(|job| simulate(&cluster, &job, true))
     };
-    let (document, _) = job("tp=4,pp=2,params=1e9,layers=8,hidden=1024,tokens=1024,micro=6,tflops=100").unwrap();
+    let (document, _) = job("tp=4,pp=2,params=1e9,layers=8,hidden=16384,tokens=1024,micro=6,tflops=100").unwrap();
     let step = document.step.unwrap();
     let spent = |on: &str| step.spent.iter().find(|spent| spent.on == on).map_or(0.0, |spent| spent.time);
     // forward and twice that backward, 2 operations a parameter and token, on 8 GPUs a copy
