@@ -129,7 +129,8 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                  transceiver, or try another port of the switch. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Unused => RULE
-            .raise(Design, Warning, Likely)
+            // spare ports are common, so that one beside others that are up limits nothing
+            .raise(Design, if none_up { Warning } else { Info }, Likely)
             .summary(format!(
                 "{shown}: {port_is} down{}",
                 if none_up { ", and no port is up: no RDMA to other hosts" } else { ", or not in use" }
@@ -241,10 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn an_ethernet_port_without_a_cable_is_a_limit() {
+    fn an_ethernet_port_without_a_cable_is_good_to_know() {
         let down = port("mlx5_1", "down", 40.0, "ethernet");
         let up = port("mlx5_0", "active", 400.0, "infiniband");
-        assert_eq!(found(&[up, down.clone()]), [(Warning, "mlx5_1".to_owned())]);
+        assert_eq!(found(&[up, down.clone()]), [(Info, "mlx5_1".to_owned())]);
         assert_eq!(found(&[down]), [(Warning, "mlx5_1".to_owned())], "none is up");
     }
 
@@ -257,7 +258,7 @@ mod tests {
         };
         for lid in [0, 65535] {
             let spare = second(Some(lid), Some(0));
-            assert_eq!((spare.severity, spare.kind), (Warning, Design));
+            assert_eq!((spare.severity, spare.kind), (Info, Design));
             assert_eq!(spare.summary, "mlx4_0/2: the port is down, or not in use");
         }
         let lost = second(Some(868), Some(334));
