@@ -46,7 +46,8 @@ pub fn quoted(name: &str) -> Cow<'_, str> {
     // in small letters they are common words, but at the beginning
     let first =
         words.clone().next().is_some_and(|word| VERDICTS.iter().any(|verdict| verdict.eq_ignore_ascii_case(word)));
-    let says = first || words.any(|word| VERDICTS.contains(&word));
+    // what is left of a colour may stand before it
+    let says = first || words.any(|word| VERDICTS.iter().any(|verdict| word.ends_with(verdict)));
     let begins = name.trim_start().to_lowercase();
     let is_label =
         |label: &&str| begins.strip_prefix(*label).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));

@@ -32,6 +32,7 @@ pub use sets::{TransferSet, sets};
 use std::fmt;
 
 use peerlane_machine::schema::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Step, Test, Work};
@@ -361,6 +362,10 @@ pub struct Run {
     /// Names this format.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
+    /// Of all other bytes of the file, which it was compared with before it was read; absent while it grows.
+    #[serde(default, skip_serializing)]
+    #[schemars(with = "Option<String>")]
+    pub checksum: IgnoredAny,
     /// Version of peerlane that wrote it.
     pub peerlane: String,
     /// Who answered.
@@ -388,6 +393,7 @@ impl Run {
     /// A run that has no answer yet. `subject` is what [`Run::machine`] rebuilds `machine` from.
     pub fn new(machine: &Machine, subject: Subject, plan: Plan) -> Self {
         Run {
+            checksum: IgnoredAny,
             schema: SCHEMA.to_owned(),
             peerlane: env!("CARGO_PKG_VERSION").to_owned(),
             machine: subject,

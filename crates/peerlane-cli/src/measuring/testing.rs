@@ -7,6 +7,7 @@ use peerlane::units::Seconds;
 /// A run of these rounds without results.
 pub(super) fn run_of(rounds: Vec<Vec<Step>>) -> Run {
     Run {
+        checksum: serde::de::IgnoredAny,
         schema: SCHEMA.to_owned(),
         peerlane: "0".to_owned(),
         machine: Subject { name: "m".to_owned(), target: "m".to_owned(), system: None, evidence: Vec::new() },

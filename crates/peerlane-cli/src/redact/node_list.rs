@@ -1,13 +1,10 @@
 //! Lists of hosts as Slurm writes them: `gpu[01-04,7],login1`.
 
-use super::pseudonyms::Pseudonyms;
-use super::rules;
-
 /// The most hosts of one list: more than the largest clusters have.
 const MOST: usize = 1 << 16;
 
-/// The same list with stand-ins, as many as it has hosts; `None` if it is none.
-pub(super) fn redacted(list: &str, names: &mut Pseudonyms) -> Option<String> {
+/// The same list with the stand-ins that `stand_in` gives, as many as it has hosts; `None` if it is none.
+pub(super) fn redacted(list: &str, mut stand_in: impl FnMut(&str) -> Option<String>) -> Option<String> {
     let mut hosts = Vec::new();
     for part in parts(list) {
         expand(part, &mut hosts)?;
@@ -15,7 +12,7 @@ pub(super) fn redacted(list: &str, names: &mut Pseudonyms) -> Option<String> {
     let mut numbers = Vec::new();
     let mut others = Vec::new();
     for host in &hosts {
-        let new = rules::host(host, names).unwrap_or_else(|| host.clone());
+        let new = stand_in(host).unwrap_or_else(|| host.clone());
         match new.strip_prefix("host-").and_then(|number| number.parse::<usize>().ok()) {
             Some(number) => numbers.push(number),
             None => others.push(new),
@@ -81,12 +78,14 @@ fn ranges(numbers: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pseudonyms::Pseudonyms;
+    use super::super::rules;
     use super::*;
 
     #[test]
     fn lists_keep_their_count() {
         let mut names = Pseudonyms::default();
-        let mut done = |list| redacted(list, &mut names);
+        let mut done = |list| redacted(list, |name| rules::host(name, &mut names));
         assert_eq!(done("gpu[01-03,7],login1").as_deref(), Some("host-[1-5]"));
         assert_eq!(done("gpu02").as_deref(), Some("host-2"));
         assert_eq!(done("gpu[01,03]").as_deref(), Some("host-[1,3]"));

@@ -150,11 +150,6 @@ impl Pseudonyms {
     }
 }
 
-/// Whether a character is part of a word.
-pub(super) fn adjoins(c: Option<char>) -> bool {
-    c.is_some_and(|c| c.is_alphanumeric() || c == '_')
-}
-
 /// Whether a name may be searched for everywhere: it is hardly another word too.
 fn distinctive(word: &str) -> bool {
     static COMMON_WORDS: std::sync::LazyLock<Option<Regex>> = std::sync::LazyLock::new(|| Regex::new(COMMON).ok());

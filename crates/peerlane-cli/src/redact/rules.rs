@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet, RegexSetBuilder};
 
 use super::pseudonyms::Kind::{self, Digits, Host, Ipv4, Ipv6, Number, Other, Process, User};
-use super::pseudonyms::{Pseudonyms, adjoins};
+use super::pseudonyms::Pseudonyms;
+use super::words::adjoins;
 use super::{allowed, node_list};
 
 /// What is done with the text of a group.
@@ -270,7 +271,7 @@ fn stand_in(act: Act, text: &str, line: &str, at: std::ops::Range<usize>, names:
         Replace(Other) if public(text) => None,
         Learn(Other) if NOTHING.contains(&text.to_lowercase().as_str()) => None,
         Act::Guid => (!(text.len() == 19 && line[..at.start].contains("PCI:"))).then(|| names.of(Digits, text)),
-        Act::Nodes => node_list::redacted(text, names),
+        Act::Nodes => node_list::redacted(text, |name| host(name, names)),
         Act::Image => (!is_public_image(text)).then(|| names.of(Other, text)),
         Replace(kind) => Some(names.of(kind, text)),
         // the short name of a host is its name too

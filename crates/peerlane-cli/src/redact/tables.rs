@@ -20,13 +20,14 @@ enum Column {
 use Column::{Image, Name, Nodes, Rest};
 
 /// Heads of columns that identify.
-const HEADS: [(&str, Column); 40] = [
+const HEADS: [(&str, Column); 41] = [
     ("NODELIST", Nodes),
     ("NODELIST(REASON)", Nodes),
     ("HOSTNAMES", Nodes),
     ("NodeList", Nodes),
     ("NodeHost", Nodes),
     ("NODE", Name(Kind::Host)),
+    ("Node", Name(Kind::Other)),
     ("HOSTNAME", Name(Kind::Host)),
     ("EXEC_HOST", Name(Kind::Host)),
     ("FROM_HOST", Name(Kind::Host)),
@@ -64,7 +65,7 @@ const HEADS: [(&str, Column); 40] = [
 ];
 
 /// Heads of columns that stand beside these in tables of the same programs.
-const OTHERS: [&str; 42] = [
+const OTHERS: [&str; 44] = [
     "JOBID",
     "JobID",
     "JobId",
@@ -107,6 +108,8 @@ const OTHERS: [&str; 42] = [
     "used_memory [MiB]",
     "index",
     "UID",
+    "GPUs(offered)",
+    "GPUs(used)",
 ];
 
 /// How a row is parted into cells.
@@ -174,6 +177,11 @@ impl Table {
         if cells.len() < 2 || (blanks && cells.len() < self.columns.len()) {
             return None;
         }
+        // a field of a description, or a row of another table, where columns are told by their blanks
+        let is_wide = self.cells == Cells::Wide;
+        if is_wide && (line[cells[0].0..cells[0].1].ends_with(':') || 2 * cells.len() < self.columns.len()) {
+            return None;
+        }
         let mut done = String::new();
         let mut from = 0;
         for (i, (start, end)) in cells.into_iter().enumerate() {
@@ -216,7 +224,7 @@ impl Column {
             return None;
         }
         match self {
-            Nodes => node_list::redacted(cell, names),
+            Nodes => node_list::redacted(cell, |name| rules::host(name, names)),
             Name(Kind::Host) => rules::host(cell, names),
             // a default is marked so
             Name(kind @ (Kind::Other | Kind::User)) => {

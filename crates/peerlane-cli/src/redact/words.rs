@@ -4,13 +4,16 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::pseudonyms::adjoins;
-
 /// What is longer is no name, and replaced only where it was found.
 const LONGEST: usize = 512;
 
 /// What stands before a word that is not the name it looks like: `NUMA node1`, `system/node/node1`.
 const BEFORE_OTHERS: [&str; 2] = ["NUMA ", "/node/"];
+
+/// Whether a character is part of a word.
+pub(super) fn adjoins(c: Option<char>) -> bool {
+    c.is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
 
 /// Names with their stand-ins.
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use peerlane::run::unsealed;
 use peerlane::verdict::Gate;
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn record(name: &str, target: &str) -> (String, bool) {
 }
 
 fn edited(name: &str, record: &str, edit: impl FnOnce(&mut Value)) -> String {
-    let mut run: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+    let mut run: Value = serde_json::from_str(&unsealed(&fs::read_to_string(record).unwrap())).unwrap();
     edit(&mut run);
     file("verdict", &format!("{name}.json"), run.to_string())
 }

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use peerlane_machine::schema::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};
@@ -127,6 +128,10 @@ pub struct NodesRun {
     /// Names this format.
     #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
+    /// Of all other bytes of the file, which it was compared with before it was read; absent while it grows.
+    #[serde(default, skip_serializing)]
+    #[schemars(with = "Option<String>")]
+    pub checksum: IgnoredAny,
     /// Version of peerlane that wrote it.
     pub peerlane: String,
     /// Its name.
@@ -190,6 +195,7 @@ impl NodesRun {
     /// One without an answer.
     pub fn new(name: &str, target: &str, nodes: Vec<Node>, plan: NodePlan) -> Self {
         NodesRun {
+            checksum: IgnoredAny,
             schema: SCHEMA.to_owned(),
             peerlane: env!("CARGO_PKG_VERSION").to_owned(),
             name: name.to_owned(),

@@ -99,7 +99,8 @@ impl Run {
 
     /// Writes the record: a field a line, the steps of the plan and the cells each on its own line; with a checksum.
     pub fn to_json(&self) -> Result<String, RunError> {
-        let Run { schema, peerlane, machine, fabric, plan, conditions, wall, complete, counters, cells } = self;
+        let Run { schema, checksum: _, peerlane, machine, fabric, plan, conditions, wall, complete, counters, cells } =
+            self;
         let mut text = String::from("{\n");
         field(&mut text, "schema", schema)?;
         field(&mut text, "peerlane", peerlane)?;

@@ -12,7 +12,7 @@ use peerlane::counter::ErrorCounter;
 use peerlane::fault::Fault;
 use peerlane::fleet::{Dictionary, Node, Records, against, compare, judge};
 use peerlane::model::Model;
-use peerlane::run::Run;
+use peerlane::run::{Run, unsealed};
 use peerlane::subject::join;
 
 /// Every so many machines one is sick.
@@ -117,7 +117,8 @@ fn a_machine_that_was_slow_before_shows_it_and_a_few_runs_accuse_nobody() {
     let dictionary = Dictionary::default();
     let read = |name: &str, seed: u64, at: u64, sick: bool| {
         let slow = Fault::Throttle { gpu: "GPU2".to_owned(), factor: 0.6 };
-        let text = maker.run(name, seed, sick.then_some(slow)).replace("\"began\":0", &format!("\"began\":{at}"));
+        let text =
+            unsealed(&maker.run(name, seed, sick.then_some(slow))).replace("\"began\":0", &format!("\"began\":{at}"));
         Node::read(&text, &format!("{name}-{at}.json"), &dictionary).unwrap()
     };
     // four runs of one machine
