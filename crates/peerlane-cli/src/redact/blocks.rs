@@ -36,13 +36,14 @@ impl Blocks {
             self.key = !line.contains("-----END ");
             return Some("(removed)".to_owned());
         }
-        if let Some(row) = self.table.as_ref().map(|table| table.row(line, names)) {
-            if row.is_some() {
-                return row;
-            }
-            self.table = None;
+        // a table may follow another at once
+        let head = Table::of(line, below);
+        if head.is_none()
+            && let Some(row) = self.table.as_ref().and_then(|table| table.row(line, names))
+        {
+            return Some(row);
         }
-        self.table = Table::of(line, below);
+        self.table = head;
         self.described(line, below, names)
     }
 

@@ -65,7 +65,7 @@ const HEADS: [(&str, Column); 41] = [
 ];
 
 /// Heads of columns that stand beside these in tables of the same programs.
-const OTHERS: [&str; 44] = [
+const OTHERS: [&str; 49] = [
     "JOBID",
     "JobID",
     "JobId",
@@ -108,6 +108,11 @@ const OTHERS: [&str; 44] = [
     "used_memory [MiB]",
     "index",
     "UID",
+    "DESIRED",
+    "CURRENT",
+    "UP-TO-DATE",
+    "AVAILABLE",
+    "NODE SELECTOR",
     "GPUs(offered)",
     "GPUs(used)",
 ];
