@@ -65,7 +65,7 @@ const HEADS: [(&str, Column); 41] = [
 ];
 
 /// Heads of columns that stand beside these in tables of the same programs.
-const OTHERS: [&str; 49] = [
+const OTHERS: [&str; 47] = [
     "JOBID",
     "JobID",
     "JobId",
@@ -113,8 +113,6 @@ const OTHERS: [&str; 49] = [
     "UP-TO-DATE",
     "AVAILABLE",
     "NODE SELECTOR",
-    "GPUs(offered)",
-    "GPUs(used)",
 ];
 
 /// How a row is parted into cells.
@@ -151,7 +149,8 @@ impl Table {
                 let name = head[from..to].trim_start_matches('#');
                 let column = HEADS.iter().find(|(head, _)| *head == name).map(|(_, column)| *column);
                 named += usize::from(column.is_some());
-                others += usize::from(OTHERS.contains(&name));
+                // a number of GPUs, whatever is counted of them
+                others += usize::from(OTHERS.contains(&name) || name.starts_with("GPUs"));
                 columns.push((from, column));
             }
             let is_table = named > 0 && named + others >= 2 && 2 * (named + others) >= columns.len();
@@ -182,7 +181,7 @@ impl Table {
         if cells.len() < 2 || (blanks && cells.len() < self.columns.len()) {
             return None;
         }
-        // a field of a description, or a row of another table, where columns are told by their blanks
+        // where blanks part the cells: a field of a description, or a row of another table
         let is_wide = self.cells == Cells::Wide;
         if is_wide && (line[cells[0].0..cells[0].1].ends_with(':') || 2 * cells.len() < self.columns.len()) {
             return None;

@@ -220,6 +220,11 @@ impl Cluster {
         }
     }
 
+    /// How many nodes take part.
+    pub fn nodes_in_use(&self) -> u32 {
+        self.taking.0.min(self.nodes)
+    }
+
     /// A node's GPUs that take part, in order.
     pub fn gpus(&self) -> Vec<NodeId> {
         let takes_part = |gpu: &NodeId| self.only.is_empty() || self.only.contains(gpu);
@@ -251,9 +256,7 @@ impl Cluster {
     /// Every GPU that takes part, node by node.
     pub fn places(&self) -> Vec<Place> {
         let gpus = self.gpus();
-        (0..self.taking.0.min(self.nodes))
-            .flat_map(|node| gpus.iter().map(move |&device| Place { node, device }))
-            .collect()
+        (0..self.nodes_in_use()).flat_map(|node| gpus.iter().map(move |&device| Place { node, device })).collect()
     }
 }
 

@@ -97,22 +97,8 @@ pub struct TooLarge {
     pub memory: f64,
 }
 
-/// Parts of a step's time.
-fn parts(spent: &Spent) -> [(&'static str, f64); 8] {
-    [
-        ("computing", spent.computing),
-        ("bubble", spent.bubble),
-        ("tensor", spent.tensor),
-        ("context", spent.context),
-        ("experts", spent.experts),
-        ("stages", spent.stages),
-        ("copies", spent.copies),
-        ("optimizer", spent.optimizer),
-    ]
-}
-
 fn loses_by(first: &Spent, other: &Spent) -> Vec<Loss> {
-    let differences = parts(first).into_iter().zip(parts(other));
+    let differences = first.parts().into_iter().zip(other.parts());
     let mut all: Vec<Loss> = differences.map(|((on, a), (_, b))| Loss { on, time: b - a }).collect();
     all.retain(|loss| loss.time != 0.0);
     all.sort_by(|a, b| b.time.total_cmp(&a.time));

@@ -53,7 +53,7 @@ pub fn candidates(job: &Training, gpus: usize, node_size: usize) -> Vec<Split> {
     let model = &job.model;
     let Batch::Sequences(batch) = job.batch else { return Vec::new() };
     let mut found = Vec::new();
-    for tp in divisors(node_size.min(gpus)).filter(|tp| shares(model, *tp)) {
+    for tp in divisors(node_size.min(gpus)) {
         for cp in powers(job.seq / LEAST_TOKENS).filter(|cp| job.seq.is_multiple_of(*cp)) {
             for pp in 1..=model.layers {
                 let of_copy = tp * cp * pp;
@@ -82,13 +82,6 @@ pub fn candidates(job: &Training, gpus: usize, node_size: usize) -> Vec<Split> {
         }
     }
     found
-}
-
-/// Whether so many GPUs can share each matrix.
-fn shares(model: &Architecture, tp: usize) -> bool {
-    let heads = model.heads.is_multiple_of(tp);
-    let kv = model.kv_heads == 0 || model.kv_heads.is_multiple_of(tp) || tp.is_multiple_of(model.kv_heads);
-    heads && kv && (model.scale.is_some() || model.ffn.is_multiple_of(tp))
 }
 
 fn experts(model: &Architecture, ranks: usize) -> Vec<usize> {

@@ -19,7 +19,7 @@ const ONE_PACE: f64 = 0.05;
 /// The outcome of an all-to-all of `size` bytes a GPU.
 pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> Result<Outcome, SimulateError> {
     let gpus = cluster.gpus();
-    let nodes = cluster.taking.0.min(cluster.nodes).max(1);
+    let nodes = cluster.nodes_in_use().max(1);
     let n = gpus.len() as f64 * f64::from(nodes);
     let bytes = size / n;
     let mut joint = Joint::new(1);

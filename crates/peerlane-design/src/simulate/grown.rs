@@ -47,7 +47,7 @@ pub(super) struct Grown<'g> {
 impl Grown<'_> {
     /// The outcome, where it is such a collective of more steps than `limits` let play; or else `None`.
     pub(super) fn outcome(&self, limits: Limits) -> Result<Option<Outcome>, SimulateError> {
-        let nodes = self.cluster.taking.0.min(self.cluster.nodes).max(1);
+        let nodes = self.cluster.nodes_in_use().max(1);
         let gpus = self.cluster.gpus().len();
         let chains = self.rings.map_or(1, |_| gpus);
         let per_node = match self.workload {

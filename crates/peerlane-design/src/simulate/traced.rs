@@ -9,6 +9,7 @@ use peerlane_machine::schema::JsonSchema;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::Choice;
+use peerlane_model::collectives::tuner::Ranks;
 use peerlane_model::flows::Flows;
 use peerlane_read::catalogue::Parts;
 use peerlane_read::traces::{Act, Joined, Split};
@@ -399,7 +400,7 @@ impl Laid<'_, '_, '_> {
         let (group, delay) = match collective {
             _ if moves.is_empty() => (Group { moves, rate: None, by: String::new() }, 0.0),
             Collective::AllToAll => {
-                let delay = before_exchange(&self.part(members))?;
+                let delay = before_exchange(&self.part(members), Ranks::ProcessEach)?;
                 (Group { moves, rate: None, by: String::new() }, delay)
             }
             _ => {

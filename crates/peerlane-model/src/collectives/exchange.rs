@@ -1,7 +1,7 @@
 //! Sends and receives in one kernel, of which NCCL and RCCL make an all-to-all: what they take beside the bytes on their paths.
 
-use super::Protocol;
-use super::tuner::{Factors, Generation, Job, KERNEL, KERNEL_CDNA, Medium, NETWORK_STEP, Ranks, STEP, US};
+use super::tuner::{Factors, Job, NETWORK_STEP, Ranks, US};
+use super::{Algorithm, Protocol};
 
 /// Microseconds that the host takes to enqueue a send and a receive beside the launch: two and four H200 by one process, which
 /// enqueues those of all pairs, take 18 and 42 for an all-to-all of a few bytes (`captures/h200x2-vm-collectives`,
@@ -17,17 +17,13 @@ impl Job {
     /// Seconds of an all-to-all in which each GPU sends `sent` bytes, which alone would move in `moving` seconds. `start`: of
     /// the usual time of kernel and launch.
     pub fn exchange(&self, sent: f64, moving: f64, start: f64) -> f64 {
-        let simple = Protocol::Simple as usize;
-        let amd = self.generation == Generation::Cdna;
-        let fabric = self.medium == Medium::Fabric;
-        let mut kernel = if amd { KERNEL_CDNA } else { KERNEL }[simple] + STEP[usize::from(!fabric)][simple];
-        let mut filling = CHUNK[usize::from(!fabric)] * CHANNELS;
-        if self.nodes > 1 {
-            kernel += NETWORK_STEP[0][simple];
-            filling = CHUNK[1] * CHANNELS;
-        }
-        let first = if sent > 0.0 { (filling / sent).min(1.0) } else { 0.0 };
-        let network = if self.nodes > 1 { self.network } else { 0.0 };
+        let simple = Protocol::Simple;
+        let within = self.base(simple) + self.step(Algorithm::Ring, simple);
+        let (kernel, network, chunk) = match self.nodes {
+            1 => (within, 0.0, CHUNK[usize::from(!self.is_fabric())]),
+            _ => (within + NETWORK_STEP[0][simple as usize], self.network, CHUNK[1]),
+        };
+        let first = if sent > 0.0 { (chunk * CHANNELS / sent).min(1.0) } else { 0.0 };
         (start * kernel * US + network + moving * (1.0 + first)).max(start * self.enqueued())
     }
 
@@ -45,6 +41,7 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tuner::{Generation, Medium};
     use super::*;
     use peerlane_machine::transfer::Collective;
 

@@ -145,13 +145,13 @@ const LAUNCH_EACH: f64 = 4.75;
 
 /// Microseconds of a kernel but for its steps, by protocol, as NCCL has them (`baseLatencies`) but for Simple (8.4): two H200,
 /// from 2 to 128 MiB. Of AMD: sixteen dies of MI250X (25 µs an all-reduce, 34 an all-gather: ROCm/rccl#929, #930).
-pub(super) const KERNEL: [f64; 3] = [6.6, 14.0, 13.0];
-pub(super) const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
+const KERNEL: [f64; 3] = [6.6, 14.0, 13.0];
+const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
 
 /// Microseconds of a step within a node by protocol, over NVLink and otherwise, as NCCL has it (`hwLatencies`) but for LL128 and
 /// Simple over NVLink (1.9 and 3.4): eight H20 from 1 to 128 MiB (kvcache-ai/Mooncake#3484). AMD's are of MI250X: a ring's, a
 /// tree's.
-pub(super) const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
+const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
 const STEP_CDNA: [[f64; 3]; 2] = [[1.5, 1.5, 3.0], [0.5, 0.5, 1.0]];
 
 /// Microseconds of a step between nodes: of a ring, of a tree (`hwLatencies`, NET), but for LL (2.7 and 5): see [`CHUNK_BETWEEN`].
@@ -265,7 +265,7 @@ impl Job {
         protocol != Protocol::Ll128 || self.medium == Medium::Fabric || choice.protocol == Some(protocol)
     }
 
-    fn is_fabric(&self) -> bool {
+    pub(super) fn is_fabric(&self) -> bool {
         self.medium == Medium::Fabric
     }
 
@@ -303,14 +303,24 @@ impl Job {
         factors.launch * microseconds * US
     }
 
+    /// Microseconds of a kernel but for its steps.
+    pub(super) fn base(&self, protocol: Protocol) -> f64 {
+        let of_maker = if self.generation == Generation::Cdna { KERNEL_CDNA } else { KERNEL };
+        of_maker[protocol as usize]
+    }
+
+    /// Microseconds of a step within a node.
+    pub(super) fn step(&self, algorithm: Algorithm, protocol: Protocol) -> f64 {
+        match (self.generation, self.is_fabric()) {
+            (Generation::Cdna, true) => STEP_CDNA[usize::from(algorithm == Algorithm::Tree)][protocol as usize],
+            (_, fabric) => STEP[usize::from(!fabric)][protocol as usize],
+        }
+    }
+
     /// Seconds that a message without bytes takes on the GPUs.
     fn kernel(&self, algorithm: Algorithm, protocol: Protocol, factors: Factors) -> f64 {
         let [within, between] = self.steps(algorithm);
-        let amd = self.generation == Generation::Cdna;
-        let step = match (amd && self.is_fabric(), self.is_fabric()) {
-            (true, _) => STEP_CDNA[usize::from(algorithm == Algorithm::Tree)][protocol as usize],
-            (false, fabric) => STEP[usize::from(!fabric)][protocol as usize],
-        };
+        let step = self.step(algorithm, protocol);
         let network_step = match algorithm {
             // with one GPU a node nothing hides them, and NCCL counts those of a tree
             Algorithm::Ring if self.nodes < self.ranks => NETWORK_STEP[0][protocol as usize],
@@ -322,8 +332,7 @@ impl Job {
         let own = match algorithm {
             Algorithm::Nvls | Algorithm::NvlsTree => NVLS,
             Algorithm::Pat => KERNEL[protocol as usize] + PAT_RANK * self.ranks as f64,
-            _ if amd => KERNEL_CDNA[protocol as usize],
-            _ => KERNEL[protocol as usize],
+            _ => self.base(protocol),
         };
         factors.launch * (own + within * step + between * network_step) * US + between * self.network
     }

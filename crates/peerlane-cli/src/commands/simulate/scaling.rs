@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     let mut documents = Vec::new();
     for cluster in &clusters {
         let counts = match counts.as_slice() {
-            [] | [_] => doubling(cluster.taking.0.min(cluster.nodes)),
+            [] | [_] => doubling(cluster.nodes_in_use()),
             several => several.to_vec(),
         };
         documents.push(scaling(cluster, &workload, largest, &counts, how).map_err(refused)?);

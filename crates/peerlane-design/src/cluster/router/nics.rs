@@ -108,7 +108,7 @@ impl Router<'_> {
     pub(crate) fn rails(&self, gpus: &[NodeId]) -> Vec<(u32, usize)> {
         let fabric = &self.cluster.node.fabric;
         let mut serves = vec![0_usize; gpus.len()];
-        let used = self.cluster.taking.0.min(self.cluster.nodes);
+        let used = self.cluster.nodes_in_use();
         let cut: BTreeSet<u32> = self.cut_off.range(..used).flat_map(|(_, nics)| nics).copied().collect();
         let nics = (0_u32..).zip(&self.cards).filter(|(nic, _)| !cut.contains(nic));
         nics.filter_map(|(nic, card)| {

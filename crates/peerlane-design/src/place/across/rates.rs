@@ -73,7 +73,7 @@ impl<'c, 'f, 'm> Rates<'c, 'f, 'm> {
             cluster,
             workload,
             gpus: cluster.gpus(),
-            nodes: cluster.taking.0.min(cluster.nodes) as usize,
+            nodes: cluster.nodes_in_use() as usize,
             flows,
             finder: RingFinder::new(flows, |gpu| router.nic_of(gpu)),
             router,

@@ -1,7 +1,7 @@
 //! An all-to-all as NCCL or RCCL does it: its bytes take the time that playing finds for them, and the library's kernel its own.
 
 use super::count::Count;
-use super::{error, has_cpus_of_amd, medium_of};
+use super::{error, job, medium_of};
 use crate::cluster::{Cluster, Router};
 use crate::simulate::SimulateError;
 use crate::simulate::estimate::Estimate;
@@ -21,32 +21,19 @@ pub(in crate::simulate) fn with_peers(cluster: &Cluster) -> Cluster {
 }
 
 /// The sends and receives of all pairs as a library's tuner sees them.
-fn job(cluster: &Cluster, router: &mut Router) -> Result<Job, SimulateError> {
-    let (gpus, parts) = (cluster.gpus(), Parts::embedded());
-    let nodes = cluster.taking.0.min(cluster.nodes).max(1);
-    let places: Vec<usize> = (0..gpus.len()).collect();
+fn job_of(cluster: &Cluster, router: &mut Router, run: Ranks) -> Result<Job, SimulateError> {
+    let places: Vec<usize> = (0..cluster.gpus().len()).collect();
     let pairs = places.iter().flat_map(|a| places[a + 1..].iter().map(move |b| vec![*a, *b]));
     let medium = medium_of(router, &pairs.collect::<Vec<_>>()).unwrap_or(Medium::Host);
-    let network = match nodes {
-        1 => 0.0,
-        _ => Count { cluster, router, nodes, orders: Vec::new(), share: 1.0 }.message()?,
-    };
-    Ok(Job {
-        collective: Collective::AllToAll,
-        ranks: gpus.len() * nodes as usize,
-        nodes: nodes as usize,
-        generation: generation(&cluster.node.fabric, parts, &gpus),
-        medium,
-        run: Ranks::ProcessEach,
-        network,
-        on_amd: has_cpus_of_amd(&cluster.node.fabric, parts),
-    })
+    let nodes = cluster.nodes_in_use().max(1);
+    let mut count = Count { cluster, router, nodes, orders: Vec::new(), share: 1.0 };
+    Ok(Job { run, ..job(&mut count, Collective::AllToAll, medium)? })
 }
 
 /// Seconds before the first byte of an all-to-all among all GPUs moves.
-pub(in crate::simulate) fn before_exchange(cluster: &Cluster) -> Result<f64, SimulateError> {
+pub(in crate::simulate) fn before_exchange(cluster: &Cluster, run: Ranks) -> Result<f64, SimulateError> {
     let mut router = Router::new(cluster, Parts::embedded());
-    Ok(job(cluster, &mut router)?.exchange(0.0, 0.0, cluster.latencies.stages))
+    Ok(job_of(cluster, &mut router, run)?.exchange(0.0, 0.0, cluster.latencies.stages))
 }
 
 /// An all-to-all of `size` bytes a GPU that was played, with what the library takes.
@@ -56,7 +43,7 @@ pub(in crate::simulate) fn exchanged(
     played: Outcome,
     size: u64,
 ) -> Result<Outcome, SimulateError> {
-    let job = job(cluster, router)?;
+    let job = job_of(cluster, router, Ranks::ProcessEach)?;
     if job.ranks < 2 {
         return Ok(played);
     }

@@ -27,7 +27,7 @@ use peerlane_machine::matrix::Engine;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::tuner::{Carried, Factors, Generation, Job, Medium, Predicted, Ranks};
-use peerlane_model::collectives::tuning::{default_level, generation, medium, reached, with_peers_up_to};
+use peerlane_model::collectives::tuning::{generation, medium, reached};
 use peerlane_model::collectives::{Algorithm, Choice, Protocol, Rings, nvls_rate};
 use peerlane_model::flows::{Flows, interchangeable};
 use peerlane_read::catalogue::Parts;
@@ -70,11 +70,9 @@ impl Library {
         faster: Option<(Component, f64)>,
     ) -> Result<Vec<Self>, SimulateError> {
         let gpus = cluster.gpus();
-        let nodes = cluster.taking.0.min(cluster.nodes).max(1);
+        let nodes = cluster.nodes_in_use().max(1);
         let parts = Parts::embedded();
-        let generation = generation(&cluster.node.fabric, parts, &gpus);
-        let level = default_level(&cluster.node.fabric, parts, &gpus, generation);
-        let cluster = Cluster { node: with_peers_up_to(&cluster.node, &gpus, level), ..cluster.clone() };
+        let cluster = with_peers(cluster);
         let mut router = Router::new(&cluster, parts);
         if let Some((component, factor)) = faster {
             router.scale(component, factor);
@@ -91,17 +89,8 @@ impl Library {
         let medium = medium_of(&router, &orders).unwrap_or(Medium::Host);
         let mut count = Count { cluster: &cluster, router: &mut router, nodes, orders, share: reached(medium) };
         let within = count.within()?;
-        let ranks = gpus.len() * nodes as usize;
-        let like = Job {
-            collective: Collective::AllReduce,
-            ranks,
-            nodes: nodes as usize,
-            generation,
-            medium,
-            run: Ranks::ProcessEach,
-            network: if nodes == 1 { 0.0 } else { count.message()? },
-            on_amd: has_cpus_of_amd(&cluster.node.fabric, parts),
-        };
+        let like = job(&mut count, Collective::AllReduce, medium)?;
+        let Job { ranks, generation, .. } = like;
         let of = |collective: &Collective| {
             let job = Job { collective: *collective, ..like };
             let nvls = |sent: f64| nvls_rate(&cluster.node.fabric, generation, &gpus, sent, *collective);
@@ -218,6 +207,22 @@ fn error(nodes: usize, size: Bytes) -> f64 {
         (_, SMALL..) => 0.4,
         _ => 0.55,
     }
+}
+
+/// What a library's tuner sees of all GPUs that take part, with a process for each.
+fn job(count: &mut Count, collective: Collective, medium: Medium) -> Result<Job, SimulateError> {
+    let (gpus, parts) = (count.cluster.gpus(), Parts::embedded());
+    let fabric = &count.cluster.node.fabric;
+    Ok(Job {
+        collective,
+        ranks: gpus.len() * count.nodes as usize,
+        nodes: count.nodes as usize,
+        generation: generation(fabric, parts, &gpus),
+        medium,
+        run: Ranks::ProcessEach,
+        network: if count.nodes == 1 { 0.0 } else { count.message()? },
+        on_amd: has_cpus_of_amd(fabric, parts),
+    })
 }
 
 /// Whether the CPUs of a machine are AMD's, as far as its description names them.

@@ -42,7 +42,7 @@ impl<'a> Between<'a> {
 }
 
 fn count<'c, 'r, 'a>(cluster: &'c Cluster, router: &'r mut Router<'a>) -> Count<'c, 'r, 'a> {
-    Count { cluster, router, nodes: cluster.taking.0.min(cluster.nodes), orders: vec![vec![0]], share: 1.0 }
+    Count { cluster, router, nodes: cluster.nodes_in_use(), orders: vec![vec![0]], share: 1.0 }
 }
 
 /// Edges of rings and of trees through groups of nodes, `apart` from one to the next, that are all nodes of so many together; each

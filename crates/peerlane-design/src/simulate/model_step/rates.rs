@@ -76,6 +76,13 @@ struct Layout {
     sharing: usize,
 }
 
+impl Layout {
+    /// The part of a cluster that one group is.
+    fn of(&self, cluster: &Cluster) -> Cluster {
+        Cluster { only: self.devices.clone(), taking: (self.nodes as u32, usize::MAX), ..cluster.clone() }
+    }
+}
+
 type Libraries = Rc<Vec<(Collective, Library)>>;
 
 /// Times on a cluster.
@@ -202,8 +209,7 @@ impl<'c> Rates<'c> {
 
     fn library(&mut self, groups: Groups) -> Result<Vec<(Collective, Library)>, SimulateError> {
         let layout = self.layout(groups);
-        let taking = (layout.nodes as u32, usize::MAX);
-        let cluster = Cluster { only: layout.devices.clone(), taking, ..self.cluster.clone() };
+        let cluster = layout.of(self.cluster);
         let kinds = [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter];
         let found = Library::each(&cluster, &kinds, Choice::FREE, self.faster.clone())?;
         let most = match &mut self.between {
@@ -260,8 +266,7 @@ impl<'c> Rates<'c> {
     fn pairs(&mut self, groups: Groups) -> Result<Shares, SimulateError> {
         let layout = self.layout(groups);
         let (n, local) = (groups.size as f64, layout.devices.len());
-        let taking = (layout.nodes as u32, usize::MAX);
-        let begin = before_exchange(&Cluster { only: layout.devices.clone(), taking, ..self.cluster.clone() })?;
+        let begin = before_exchange(&layout.of(self.cluster), self.run)?;
         let mut shares = Shares { within: None, between: None, begin };
         if local > 1 {
             let sets: Vec<Vec<usize>> = self.node_groups(groups, local);

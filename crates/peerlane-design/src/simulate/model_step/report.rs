@@ -156,40 +156,9 @@ impl ComputingSummary {
     }
 }
 
-fn name(of: Of) -> &'static str {
-    match of {
-        Of::Tensor => "tensor",
-        Of::Context => "context",
-        Of::Experts => "experts",
-        Of::Stages => "stages",
-        Of::Copies => "copies",
-    }
-}
-
-/// Exposed seconds of communication.
-fn exposed(spent: &Spent, of: Of) -> f64 {
-    match of {
-        Of::Tensor => spent.tensor,
-        Of::Context => spent.context,
-        Of::Experts => spent.experts,
-        Of::Stages => spent.stages,
-        Of::Copies => spent.copies,
-    }
-}
-
 fn spent_on(spent: &Spent) -> Vec<SpentOn> {
     let all = spent.total();
-    let parts = [
-        ("computing", spent.computing),
-        ("bubble", spent.bubble),
-        ("tensor", spent.tensor),
-        ("context", spent.context),
-        ("experts", spent.experts),
-        ("stages", spent.stages),
-        ("copies", spent.copies),
-        ("optimizer", spent.optimizer),
-    ];
-    let parts = parts.into_iter().filter(|(_, time)| *time > 0.0);
+    let parts = spent.parts().into_iter().filter(|(_, time)| *time > 0.0);
     parts.map(|(on, time)| SpentOn { on, time, share: if all > 0.0 { time / all } else { 0.0 } }).collect()
 }
 
@@ -221,12 +190,12 @@ pub(super) fn holding(spent: &Spent, communication: &[Communication], rates: &Ra
 /// What holds communication, by its exposed time, the largest first.
 fn held(spent: &Spent, communication: &[Communication], rates: &Rates) -> Vec<(usize, f64)> {
     let mut seconds: Vec<(usize, f64)> = Vec::new();
-    for of in [Of::Tensor, Of::Context, Of::Experts, Of::Stages, Of::Copies] {
+    for of in Of::ALL {
         let own: Vec<&Communication> = communication.iter().filter(|one| one.of == of).collect();
         let all: f64 = own.iter().map(|one| one.times * one.took.time).sum();
         for one in own.iter().filter(|_| all > 0.0) {
             let Some(by) = one.took.by.map(usize::from).filter(|by| *by < rates.holders().len()) else { continue };
-            let time = exposed(spent, of) * one.times * one.took.time / all;
+            let time = spent.exposed(of) * one.times * one.took.time / all;
             match seconds.iter_mut().find(|(known, _)| *known == by) {
                 Some((_, known)) => *known += time,
                 None => seconds.push((by, time)),
@@ -239,7 +208,7 @@ fn held(spent: &Spent, communication: &[Communication], rates: &Rates) -> Vec<(u
 
 fn communicated(communication: &[Communication], rates: &Rates) -> Vec<CommunicationSummary> {
     let of = |one: &Communication| CommunicationSummary {
-        of: name(one.of),
+        of: one.of.name(),
         what: match one.kind {
             Kind::Collective(collective) => collective.name(),
             Kind::AllToAll(_) => "all-to-all",

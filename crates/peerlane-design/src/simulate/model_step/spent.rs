@@ -31,6 +31,26 @@ impl Spent {
         let Spent { computing, tensor, context, experts, stages, bubble, copies, optimizer } = *self;
         computing + tensor + context + experts + stages + bubble + copies + optimizer
     }
+
+    /// Its parts by their names.
+    pub fn parts(&self) -> [(&'static str, f64); 8] {
+        let Spent { computing, tensor, context, experts, stages, bubble, copies, optimizer } = *self;
+        [
+            ("computing", computing),
+            ("bubble", bubble),
+            (Of::Tensor.name(), tensor),
+            (Of::Context.name(), context),
+            (Of::Experts.name(), experts),
+            (Of::Stages.name(), stages),
+            (Of::Copies.name(), copies),
+            ("optimizer", optimizer),
+        ]
+    }
+
+    /// Exposed seconds of communication.
+    pub fn exposed(&self, of: Of) -> f64 {
+        self.parts().into_iter().find(|(name, _)| *name == of.name()).map_or(0.0, |(_, time)| time)
+    }
 }
 
 /// Communication of one kind in a step, of the busiest GPU.
@@ -63,6 +83,22 @@ pub enum Of {
     Stages,
     /// Gradients and parameters.
     Copies,
+}
+
+impl Of {
+    /// All of it.
+    pub const ALL: [Of; 5] = [Of::Tensor, Of::Context, Of::Experts, Of::Stages, Of::Copies];
+
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Of::Tensor => "tensor",
+            Of::Context => "context",
+            Of::Experts => "experts",
+            Of::Stages => "stages",
+            Of::Copies => "copies",
+        }
+    }
 }
 
 /// What a step costs.

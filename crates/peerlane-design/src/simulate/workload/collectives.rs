@@ -70,7 +70,7 @@ impl Layout {
     /// A layout over these rings of a node's GPUs. `once`: the steps within a node are listed for the first only.
     pub(super) fn new(cluster: &Cluster, router: &Router, rings: Option<&Rings>, once: bool) -> Self {
         let gpus = cluster.gpus();
-        let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
+        let (per_node, nodes) = (gpus.len(), cluster.nodes_in_use() as usize);
         let listed = if once { nodes.min(1) } else { nodes };
         let within = match rings {
             Some(found) => found.rings.iter().map(|(order, pace)| (order.clone(), pace / found.rate())).collect(),
