@@ -5,7 +5,7 @@ import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { filled, fleet } from "./fleets";
-import { Chromium, compare, folder, openAll, peerlane, report, web, type Opened } from "./harness";
+import { Chromium, compare, folder, openAll, peerlane, report, unsealed, web, type Opened } from "./harness";
 
 const browser = new Chromium();
 const FILE = `"><img src=x onerror=window.pwned=8><script>window.pwned=9<`;
@@ -66,8 +66,7 @@ test("a hostile capture", async () => {
 
 test("a hostile record", async () => {
   const file = join(folder, "run.json");
-  peerlane("measure", "h200x4-vm", "--quick", "-o", file);
-  const record = JSON.parse(readFileSync(file, "utf8"));
+  const record = unsealed(file);
   const evil = "</script><img src=x onerror=window.pwned=1>";
   record.machine.system = record.machine.system.replace(/^title .*$/m, `title = '${evil}'`);
   record.conditions.driver = evil;
@@ -116,8 +115,7 @@ test("a hostile fleet: every text of its document", async () => {
 
 test("a hostile fleet of records", async () => {
   const file = join(folder, "of-fleet.json");
-  peerlane("measure", "h200x4-vm", "--quick", "-o", file);
-  const record = JSON.parse(readFileSync(file, "utf8"));
+  const record = unsealed(file);
   const evil = "</script><img src=x onerror=window.pwned=1>";
   record.machine.system = record.machine.system.replace(/^title .*$/m, `title = '${evil}'`).replace(/^name .*$/m, `name = '${evil}'`);
   record.conditions.notes = [evil];
