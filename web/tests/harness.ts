@@ -41,7 +41,7 @@ export function peerlane(...args: string[]): string {
 export function unsealed(file: string): any {
   peerlane("measure", "h200x4-vm", "--quick", "-o", file);
   const { checksum, ...record } = JSON.parse(readFileSync(file, "utf8"));
-  assert.match(checksum, /^[0-9a-f]+$/);
+  assert.match(checksum, /^fnv64:[0-9a-f]{16}$/);
   return record;
 }
 

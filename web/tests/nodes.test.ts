@@ -121,7 +121,7 @@ test("names of nodes are text, whatever they look like", async () => {
   const file = measured(2, "");
   const record = join(folder, "nodes-2.json");
   const evil = "</script><img src=x onerror=window.pwned=1>";
-  const text = readFileSync(record, "utf8").replace(/,?"checksum":"[^"]*"/, "");
+  const text = readFileSync(record, "utf8").replace(/"checksum":"[^"]*",/, "");
   writeFileSync(record, text.replaceAll('"host":"node1"', `"host":${JSON.stringify(evil)}`));
   const { page, context, complaints } = await browser.open(report("nodes-evil", record));
   assert.ok(((await page.locator("body").textContent()) ?? "").includes(evil));
