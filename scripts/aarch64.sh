@@ -34,8 +34,10 @@ for manifest in crates/peerlane-py/Cargo.toml crates/peerlane-mcp/Cargo.toml; do
     maturin build --zig --compatibility "manylinux_${glibc/./_}" --target "$target" --out "$out" --quiet --manifest-path "$manifest"
 done
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "target/$target/dist" -c peerlane |
-    gzip -9n > "$out/peerlane-$version-$target.tar.gz"
+name=peerlane-$version-$target
+install -D -m 755 "$program" "$work/$name/peerlane"
+cp README.md LICENSE-APACHE LICENSE-MIT THIRD-PARTY.txt "$work/$name/"
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C "$work" -c "$name" | gzip -9n > "$out/$name.tar.gz"
 
 echo "== a root for emulation"
 mkdir -p "$work/debs" "$work/root"

@@ -43,6 +43,7 @@ const TARGETS: &str = "\
 TARGET is one of:
   live             this machine (the default if it has an NVIDIA GPU; otherwise the example slow-node)
   NAME             a system in the catalogue: 'peerlane systems' lists them
+  'PARTS'          a machine by its parts: '4x L40S + 2x 200G'; what is not stated is assumed
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
                    p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more;

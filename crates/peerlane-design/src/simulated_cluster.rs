@@ -18,6 +18,7 @@ use predictor::Share;
 
 use std::collections::BTreeMap;
 
+use crate::builder::named;
 use crate::cluster::{Cluster, ClusterError, read_cluster};
 use crate::nic_gpus::nearest_gpus;
 use peerlane_machine::counter::ErrorCounter;
@@ -121,7 +122,7 @@ pub fn of_record(run: &NodesRun) -> Option<Result<Cluster, ClusterError>> {
     let text = run.cluster.as_ref()?;
     let node = |name: &str| match &run.system {
         Some(system) => catalogue::read_system(system, name).ok(),
-        None => catalogue::system(name).and_then(Result::ok),
+        None => named(name).and_then(Result::ok),
     };
     Some(read_cluster(text, &run.name, node).map(with_latencies_of_adapters))
 }

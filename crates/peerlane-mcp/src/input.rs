@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use peerlane::one_line::{escaped, shown};
-use peerlane::target::Source;
+use peerlane::target::{OpenError, Source};
 use peerlane::what_if::Edit;
-use peerlane::{Opened, Opener, catalogue, cluster};
+use peerlane::{Opened, Opener, builder, catalogue, cluster};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub(crate) struct Inputs {
     /// Files or folders on this machine, in the folders that its user allowed.
     #[serde(default)]
     pub(crate) paths: Vec<String>,
-    /// Systems or clusters of the catalogue, by name (the tool `systems` lists them).
+    /// Systems or clusters of the catalogue, by name (the tool `systems` lists them), and machines by their parts: `4x L40S + 2x 200G`.
     #[serde(default)]
     pub(crate) systems: Vec<String>,
     /// Changes of the design, before anything is answered: `GPU0.link=pcie 3.0 x16`, `GPU2.at=plx0`, `plx0.part=pex8780`,
@@ -139,17 +139,25 @@ impl Inputs {
         self.few()?;
         let opener = || Opener::new(&|| Err("a server does not look at its own machine".to_owned())).clusters();
         let mut targets: Vec<OsString> = Vec::new();
+        let mut listed: Vec<(String, Result<Source, _>)> = Vec::new();
         for name in &self.systems {
-            let known = catalogue::system(name).is_some() || cluster::embedded(name).is_some();
-            if !known {
+            if catalogue::system(name).is_some() || cluster::embedded(name).is_some() {
+                targets.push(name.into());
+            } else if let Some(machine) = builder::machine(name) {
+                // not as a target, which a file of that name would be
+                let source = machine.map(|machine| Source::Case(Box::new(machine.into()))).map_err(OpenError::from);
+                listed.push((name.clone(), source));
+            } else {
                 return Err(format!("no system of the catalogue is called '{name}'; the tool `systems` lists them"));
             }
-            targets.push(name.into());
         }
         for path in &self.paths {
             targets.push(allowed.real(path)?.into());
         }
         let mut all = Opened::default();
+        if !listed.is_empty() {
+            all.extend([opener().join(listed).map_err(|e| e.to_string())?]);
+        }
         if !targets.is_empty() {
             all.extend([opener().open(targets).map_err(|e| e.to_string())?]);
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 
+use peerlane::builder::is_parts_list;
 use peerlane::catalogue;
 use peerlane::cluster::cluster_text;
 use peerlane::evidence::Files;
@@ -61,7 +62,8 @@ struct Summary<'a> {
 impl Session {
     /// Takes a system of the catalogue.
     pub(crate) fn read_known(&mut self, name: &str) -> Result<String, Refusal> {
-        if name != EXAMPLE && catalogue::system_text(name).is_none() && cluster_text(name).is_none() {
+        let is_known = name == EXAMPLE || catalogue::system_text(name).is_some() || cluster_text(name).is_some();
+        if !is_known && !is_parts_list(name) {
             return Err(unknown(name, "no such system"));
         }
         let source = opener(|opener| opener.read(OsStr::new(name)));

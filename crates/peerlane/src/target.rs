@@ -12,6 +12,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use peerlane_design::builder;
 use peerlane_design::case::Case;
 use peerlane_design::cluster::Cluster;
 use peerlane_design::infer::Inference;
@@ -192,6 +193,10 @@ impl<'a> Opener<'a> {
             TargetKind::Example => Ok(Source::Text(example::read()?)),
             TargetKind::System => match catalogue::system(name) {
                 Some(read) => read.map(case).map_err(|e| OpenError::new(e.to_string())),
+                None => Err(OpenError::new(unknown(name, "no such system"))),
+            },
+            TargetKind::PartsList => match builder::machine(name) {
+                Some(read) => read.map(case).map_err(OpenError::new),
                 None => Err(OpenError::new(unknown(name, "no such system"))),
             },
             TargetKind::Cluster if !self.clusters => Err(OpenError::new(unknown(name, "no such system"))),

@@ -6,8 +6,14 @@ import type { Input } from "./protocol";
 const MOST_BYTES = 64 << 20;
 const MOST_FILES = 4096;
 
+/** Whether a text is a machine by its parts, which is opened by this name: `4x L40S + 2x 200G`. */
+export function isPartsList(text: string): boolean {
+  return /^\s*\d+\s*[x×]\s*[^\n:|]{2,160}$/i.test(text);
+}
+
 /** A pasted text, the first or another. A system file is known by its name's ending, so it gets one. */
 export function pasted(text: string, which = 1): Input {
+  if (isPartsList(text)) return { kind: "catalogue", name: text.trim() };
   const isDesign = /^\s*\[nodes\]/m.test(text);
   return { kind: "file", name: `pasted${which > 1 ? `-${which}` : ""}${isDesign ? ".toml" : ""}`, bytes: new TextEncoder().encode(text) };
 }

@@ -9,7 +9,7 @@ import { History, whatIf, type Part } from "./edits";
 import { EXAMPLES } from "./examples";
 import { explainer } from "./explain";
 import type { ExplanationDocument as Explanation } from "./explanation";
-import { added, chosen, dropped, Lines, pasted } from "./inputs";
+import { added, chosen, dropped, isPartsList, Lines, pasted } from "./inputs";
 import { areDesigns, linked, linkTo } from "./link";
 import { size, type Input } from "./protocol";
 import { quoted } from "./quotes";
@@ -51,7 +51,7 @@ const another = button("Paste another", () => {
 }, { title: "Keeps this text, and takes one more" });
 const input = h("details", { class: "screen input", open: true },
   h("summary", {}, "Input"),
-  h("label", { for: "pasted" }, "Paste what tools printed, or drop files and folders anywhere, of one machine or of several"),
+  h("label", { for: "pasted" }, "Paste what tools printed or a list of parts (4x L40S + 2x 200G), or drop files and folders anywhere, of one machine or of several"),
   field,
   h("p", { class: "actions" },
     button("Check", () => void check(), { class: "primary", title: "Ctrl+Enter" }),
@@ -75,7 +75,7 @@ const saved = h("p", { class: "actions screen save" },
 function listInputs(): void {
   const words = (input: Input) => {
     const kib = Math.max(1, Math.round(size(input) / 1024));
-    if (input.kind === "catalogue") return "from the catalogue";
+    if (input.kind === "catalogue") return isPartsList(input.name) ? "a list of parts" : "from the catalogue";
     return input.kind === "folder" ? `${input.files.length} files, ${kib} KiB` : `${kib} KiB`;
   };
   refill(given, ...inputs.map((one) => h("li", {}, one.name, h("span", { class: "hint" }, ` ${words(one)} `),
@@ -88,7 +88,7 @@ function listInputs(): void {
 async function check(): Promise<void> {
   const text = field.value.trim() ? [pasted(field.value, which)] : [];
   // what was a text may have become a design, and the other way round
-  const others = inputs.filter(({ name }) => name.replace(/\.toml$/, "") !== pasted("", which).name);
+  const others = inputs.filter(({ name }) => name.replace(/\.toml$/, "") !== pasted("", which).name && !isPartsList(name));
   await replace(text.length > 0 ? added(others, text) : inputs);
 }
 

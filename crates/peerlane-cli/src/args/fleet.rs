@@ -56,6 +56,8 @@ pub(crate) enum FleetFormat {
     Junit,
     /// A table of outliers for spreadsheets
     Csv,
+    /// Every number of every record, a row each, as CSV
+    Values,
 }
 
 impl From<CheckFormat> for FleetFormat {
@@ -78,7 +80,7 @@ impl FleetFormat {
             FleetFormat::Markdown => Some(Format::Markdown),
             FleetFormat::Prometheus => Some(Format::Prometheus),
             FleetFormat::Junit => Some(Format::Junit),
-            FleetFormat::Json | FleetFormat::Csv => None,
+            FleetFormat::Json | FleetFormat::Csv | FleetFormat::Values => None,
         }
     }
 }

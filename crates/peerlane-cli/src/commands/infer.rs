@@ -63,8 +63,8 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 
 /// Whether a TARGET can be measured: this machine, or a simulated one.
 fn can_be_measured(target: &OsStr) -> bool {
-    use TargetKind::{ClusterFile, Live, System, SystemFile};
-    matches!(TargetKind::of(target), Ok(Live | System | SystemFile | ClusterFile))
+    use TargetKind::{ClusterFile, Live, PartsList, System, SystemFile};
+    matches!(TargetKind::of(target), Ok(Live | System | PartsList | SystemFile | ClusterFile))
 }
 
 /// The experiment on a machine that can be measured.

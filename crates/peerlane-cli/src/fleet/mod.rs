@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 
 use peerlane::check::Settings;
-use peerlane::fleet::{Dictionary, Node, Records, judge};
+use peerlane::fleet::{Dictionary, Node, Records, judge, values};
 use peerlane::input_file::Folder;
 use peerlane::target::TargetKind;
 use peerlane::verdict::Line;
@@ -95,6 +95,9 @@ pub(crate) fn of(args: &FleetArgs, settings: &Settings, out: &mut dyn Write) -> 
     let format = if args.detail.json { FleetFormat::Json } else { args.format };
     match format.of_report() {
         Some(format) => formats::write(out, format, &reports, args.detail.of_text(), line)?,
+        None if format == FleetFormat::Values => {
+            out.write_all(values(&found.nodes, &dictionary, formats::csv::words).as_bytes())?;
+        }
         None if format == FleetFormat::Csv => out.write_all(formats::csv::outliers(&fleet).as_bytes())?,
         None => json(out, &fleet)?,
     }

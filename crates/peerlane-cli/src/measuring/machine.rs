@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::assemble::assemble;
+use peerlane::builder::named;
 use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
 use peerlane::input_file::attribute;
@@ -122,6 +123,10 @@ pub(crate) fn resolve_redacted(
 fn described(path: &Path, name: &str) -> Result<String, Failure> {
     let what = match TargetKind::of(path.as_os_str()) {
         Ok(TargetKind::SystemFile | TargetKind::ClusterFile) => return Ok(design(path)?),
+        Ok(TargetKind::PartsList) => {
+            let machine = named(name).unwrap_or_else(|| Err(unknown(name, "no such system"))).map_err(Failure::new)?;
+            return catalogue::write_system(&machine).map_err(|e| Failure::new(e.to_string()));
+        }
         Ok(TargetKind::Run) => "is a recorded run",
         Ok(_) => "is captured text",
         Err(refused) if refused.is_absent() => {

@@ -111,9 +111,14 @@ fn raw(target: &OsStr) -> Result<Raw, OpenError> {
         Ok(TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe) => {
             of_files(evidence::collect(path)?)
         }
-        Ok(TargetKind::System | TargetKind::Cluster | TargetKind::Example | TargetKind::Traffic) | Err(_) => {
-            Raw::Public
-        }
+        Ok(
+            TargetKind::System
+            | TargetKind::PartsList
+            | TargetKind::Cluster
+            | TargetKind::Example
+            | TargetKind::Traffic,
+        )
+        | Err(_) => Raw::Public,
     })
 }
 

@@ -1,13 +1,17 @@
 //! From a board's slot table and a list of cards to a system file: what `peerlane new` asks for.
 //!
 //! `words` reads what a builder writes, `lanes` decides how many lanes each slot has, `plan` checks it all and `text`
-//! makes the file. Nothing here is predicted or judged: the file is a TARGET as any other.
+//! makes the file. Nothing here is predicted or judged: the file is a TARGET as any other. `parts_list` makes a sheet of
+//! a list of parts alone, whose places are assumed.
 
+mod baseboard;
 mod lanes;
+mod parts_list;
 mod plan;
 mod words;
 
 pub use lanes::Group;
+pub use parts_list::{is_parts_list, machine, named};
 pub use plan::{Device, Owner, Plan, Seat};
 
 use peerlane_machine::fabric::{NodeKind, PcieGeneration, PcieWidth};
@@ -30,8 +34,20 @@ pub struct Sheet {
     pub slots: Vec<SlotLine>,
     /// What is plugged in.
     pub cards: Vec<Card>,
-    /// Pairs of GPUs with an NVLink bridge.
-    pub bridges: Vec<[String; 2]>,
+    /// Pairs of GPUs that NVLink joins.
+    pub bridges: Vec<Bridge>,
+    /// Whether nobody has stated where the cards are: their places and links are a common arrangement, which the file says, and
+    /// modules of baseboards are taken, too.
+    pub assumed: bool,
+}
+
+/// NVLink between two GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// The GPUs.
+    pub between: [String; 2],
+    /// Bricks of each that the bridge joins; `None` for as many as both have.
+    pub bricks: Option<u8>,
 }
 
 /// A product as a builder names it, with its part in the catalogue, if there is one.

@@ -183,7 +183,8 @@ impl Planning<'_> {
         let mut numbers = BTreeMap::new();
         let mut devices: Vec<(usize, String)> = Vec::new();
         for (i, card) in cards.iter().enumerate() {
-            if let Some(known) = card.product.part.filter(|p| p.module_nvlinks().is_some() || p.is_on_cpu_module()) {
+            let module = |p: &&Part| !self.sheet.assumed && (p.module_nvlinks().is_some() || p.is_on_cpu_module());
+            if let Some(known) = card.product.part.filter(module) {
                 self.errors.push(format!(
                     "{} ({}) is a module of a baseboard, and fits no slot; start from a system of the catalogue: \
                      'peerlane map --format system hgx-h100'",
@@ -372,7 +373,7 @@ fn shared(a: &SlotLine, b: &SlotLine) -> bool {
     a.shares.contains(&b.name) || b.shares.contains(&a.name)
 }
 
-fn stem(product: &Product) -> &'static str {
+pub(super) fn stem(product: &Product) -> &'static str {
     let mellanox = |part: &Part| part.name.starts_with("connectx") || part.name.starts_with("bluefield");
     match product.kind {
         NodeKind::Gpu => "GPU",
@@ -391,12 +392,12 @@ fn nearest<'n>(asked: &str, names: impl Iterator<Item = &'n str>) -> String {
     }
 }
 
-fn pcie(part: Option<&Part>) -> PcieWidth {
+pub(super) fn pcie(part: Option<&Part>) -> PcieWidth {
     part.and_then(|part| part.pcie).unwrap_or_default()
 }
 
 /// The lower of two, where known.
-fn narrower(a: PcieWidth, b: PcieWidth) -> PcieWidth {
+pub(super) fn narrower(a: PcieWidth, b: PcieWidth) -> PcieWidth {
     fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
         match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -27,6 +27,7 @@ fn x99(cards: &[&str]) -> Sheet {
         slots: SlotLine::table(X99_E_WS).unwrap(),
         cards: cards.iter().flat_map(|card| Card::several(card).unwrap()).collect(),
         bridges: Vec::new(),
+        assumed: false,
     }
 }
 
@@ -99,7 +100,7 @@ fn everything_that_cannot_be_built_is_listed() {
     sheet.slots[0].at = "plx7".to_owned();
     sheet.slots.push("M2_1 x4 @cpu0 shares PCIEX16_9".parse().unwrap());
     sheet.slots.push("X x16 @cpu0".parse().unwrap());
-    sheet.bridges.push(["GPU0".to_owned(), "GPU0".to_owned()]);
+    sheet.bridges.push(Bridge { between: ["GPU0".to_owned(), "GPU0".to_owned()], bricks: None });
     let errors = sheet.plan().unwrap_err();
     for expected in [
         "RTX 4090 is at 'PCIEX16_8', which is no slot; nearest: PCIEX16_1",

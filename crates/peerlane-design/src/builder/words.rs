@@ -47,6 +47,22 @@ impl Product {
         })
     }
 
+    /// What a list of parts may have.
+    pub(super) fn listed(text: &str) -> Result<Self, String> {
+        use PartKind::{Cpu, Fpga, Gpu, Nic, Nvme, Switch};
+        // people call these cards by their number
+        let series = |prefix: &&str| Self::of(&format!("{prefix} {text}"), &[Gpu], "part").ok();
+        let is_number = text.chars().all(|c| c.is_ascii_digit());
+        let by_number = || ["RTX", "GTX"].iter().filter(|_| is_number).find_map(|prefix| series(&prefix));
+        Self::of(text, &[Gpu, Nic, Cpu, Switch, Nvme, Fpga], "part").or_else(|why| by_number().ok_or(why))
+    }
+
+    /// A part by its key.
+    pub(super) fn part_of(key: &str, kind: NodeKind) -> Result<Self, String> {
+        let part = Parts::embedded().get(key).ok_or_else(|| format!("no part '{key}'"))?;
+        Ok(Product { name: part.title.clone(), kind, part: Some(part) })
+    }
+
     fn of(text: &str, kinds: &[PartKind], what: &str) -> Result<Self, String> {
         let (name, parts) = (clean(text)?, Parts::embedded());
         let meant = parts.meant(&name).or_else(|| {

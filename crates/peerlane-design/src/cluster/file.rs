@@ -7,10 +7,10 @@ use toml::Spanned;
 
 use super::network::{End, Explicit, MOST_PORTS, Shape};
 use super::{Cluster, ClusterError, Network, Wanted, line_rate, network_nics};
+use crate::builder::named;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::one_line;
 use peerlane_machine::units::{Rate, Seconds};
-use peerlane_read::catalogue;
 
 /// `(name, text)` of each file of `clusters/`.
 macro_rules! embed {
@@ -40,7 +40,7 @@ pub fn cluster_text(name: &str) -> Option<&'static str> {
 
 /// An embedded cluster by name.
 pub fn embedded(name: &str) -> Option<Result<Cluster, ClusterError>> {
-    cluster_text(name).map(|text| read_cluster(text, name, |system| catalogue::system(system).and_then(Result::ok)))
+    cluster_text(name).map(|text| read_cluster(text, name, |system| named(system).and_then(Result::ok)))
 }
 
 /// Whether a TOML text is a cluster's: it has a table `[network]`, which no system file has.
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Cluster, String> {
-        read_cluster(text, "x.toml", |s| catalogue::system(s).and_then(Result::ok)).map_err(|e| e.to_string())
+        read_cluster(text, "x.toml", |s| named(s).and_then(Result::ok)).map_err(|e| e.to_string())
     }
 
     #[test]

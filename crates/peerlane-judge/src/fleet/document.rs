@@ -135,8 +135,21 @@ pub struct Outlier {
     pub repeats: usize,
     /// The group of the worst number, as an index into `tests`.
     pub test: Option<usize>,
+    /// The worst number in every record of the machine that has it, the oldest first.
+    pub history: Vec<Past>,
+    /// When the first record that shows the loss began (RFC 3339, UTC), where earlier ones do not show it.
+    pub since: Option<String>,
     /// Its newest record.
     pub file: String,
+}
+
+/// A number in a record.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Past {
+    /// When the record began (RFC 3339, UTC), where known.
+    pub began: Option<String>,
+    /// The number, in the unit of `worst`.
+    pub value: f64,
 }
 
 /// A number, with what it is compared with.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::captured::{Fact, fewer_than_peers, older_drivers};
 use super::document::{Figures, Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
+use super::history::{history, onset, words};
 use super::machines::{Machine, machines};
 use super::network;
 use super::outliers::{Suspect, Worst, among_peers, fewer_gpus, since_before};
@@ -413,7 +414,14 @@ fn outliers(
         let test = suspect.worst.as_ref().and_then(|worst| columns.get(&known.get(&worst.key)?.column).copied());
         let mut action = Action::of(&suspect.finding);
         let mut finding = suspect.finding.clone();
+        let history = suspect.worst.as_ref().map(|worst| history(machine, worst.key)).unwrap_or_default();
+        let values: Vec<f64> = history.iter().map(|past| past.value).collect();
+        let what = suspect.worst.as_ref().and_then(|worst| known.get(&worst.key));
+        let onset = what.and_then(|what| onset(what, &values, settings.fleet.below / 2.0));
         let mut why = why(&suspect, figures);
+        if let Some(since) = onset.map(|at| words(&history, at)).filter(|words| !words.is_empty()) {
+            why = format!("{why}; {since}");
+        }
         let times = causes.iter().map(|cause| repeats(&cause.subjects)).max().unwrap_or(1);
         if !causes.is_empty() {
             let cause = causes.remove(0);
@@ -436,6 +444,8 @@ fn outliers(
             loss: digits(suspect.loss),
             numbers: suspect.numbers,
             test,
+            since: onset.and_then(|at| history.get(at)?.began.clone()),
+            history,
             ..of_rule(&machine.name, &machine.newest.file, finding, suspect.repeats.max(times))
         });
     }
@@ -462,6 +472,8 @@ pub(super) fn of_rule(machine: &str, file: &str, finding: Finding, repeats: usiz
         numbers: 0,
         repeats,
         test: None,
+        history: Vec::new(),
+        since: None,
         file: file.to_owned(),
     }
 }
@@ -489,7 +501,7 @@ fn why(suspect: &Suspect, figures: Option<Figures>) -> String {
 }
 
 /// Four digits.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let decimals = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 4) as usize;
     format!("{value:.decimals$}")
 }
@@ -500,7 +512,7 @@ pub(super) fn digits(value: f64) -> f64 {
 }
 
 /// Seconds since 1970 as `2026-11-23T12:00:00Z`; `None` for 0.
-fn time(seconds: Option<u64>) -> Option<String> {
+pub(super) fn time(seconds: Option<u64>) -> Option<String> {
     utc(seconds.filter(|seconds| *seconds > 0)?, "%Y-%m-%dT%H:%M:%SZ")
 }
 

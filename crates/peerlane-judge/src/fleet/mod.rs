@@ -10,6 +10,7 @@ mod captured;
 mod culprit;
 mod document;
 mod facts;
+mod history;
 mod judge;
 mod machines;
 mod names;
@@ -21,7 +22,8 @@ mod usual;
 
 pub use before::against;
 pub use captured::Capture;
-pub use document::{Figures, Fleet, Kind, Member, Outlier, Shared, Test, Unread};
+pub use document::{Figures, Fleet, Kind, Member, Outlier, Past, Shared, Test, Unread};
+pub use history::values;
 pub use judge::{Records, compare, judge};
 pub use names::of_path as machine_of_path;
 pub use read::{Dictionary, Node};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::culprit::{Group, groups};
 use super::document::Figures;
+use super::history::onset;
 use super::machines::Machine;
 use super::usual::{Bad, FEWEST, Limits, Usual, median};
 use super::{Keyed, What, listed};
@@ -87,12 +88,18 @@ pub(super) fn since_before(
         return Vec::new();
     }
     let mut bad: Vec<Bad> = Vec::new();
+    let mut shown: BTreeMap<u64, usize> = BTreeMap::new();
     for (number, _) in &machine.current {
         let (Some(what), earlier) = (known.get(&number.key), machine.earlier(number.key)) else { continue };
-        let mut values: Vec<f64> = earlier.iter().map(|[value, ..]| *value).collect();
-        if values.is_empty() {
+        if earlier.is_empty() {
             continue;
         }
+        // since a loss only the records before it say what the number was
+        let newest = number.value().map(|[value, ..]| value);
+        let all: Vec<f64> = earlier.iter().map(|[value, ..]| *value).chain(newest).collect();
+        let first = newest.and_then(|_| onset(what, &all, settings.fleet.below / 2.0));
+        let earlier = &earlier[..first.unwrap_or(earlier.len())];
+        let mut values: Vec<f64> = earlier.iter().map(|[value, ..]| *value).collect();
         let old = median(&mut values);
         let Some(value) = number.value() else {
             // a path that is refused now was set up otherwise before
@@ -120,11 +127,12 @@ pub(super) fn since_before(
             && what.worse(value[0], worst) > settings.fleet.below / 2.0
         {
             bad.push(Bad { key: number.key, what, value: Some(value[0]), usual: old, worse, deviations, void: None });
+            shown.insert(number.key, all.len() - earlier.len());
         }
     }
     let all: Vec<&What> = machine.current.iter().filter_map(|(number, _)| known.get(&number.key)).collect();
     let alone = |b: &Bad| (b.worse > 2.0 * ALONE * settings.fleet.below).then_some(());
-    let shows = |_: &BTreeMap<u64, &What>| 1;
+    let shows = |keys: &BTreeMap<u64, &What>| keys.keys().filter_map(|key| shown.get(key)).max().copied().unwrap_or(1);
     let own = match machine.records.len() - 1 {
         1 => "its earlier record".to_owned(),
         n => format!("{n} earlier records of it"),

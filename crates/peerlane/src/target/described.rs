@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use peerlane_design::builder::named;
 use peerlane_design::cluster::{self, Cluster};
 use peerlane_design::measured_cluster;
 use peerlane_machine::machine::Machine;
@@ -51,7 +52,7 @@ pub fn cluster_file(path: &Path) -> Result<(Cluster, String, Option<String>), Op
     let text = design(path)?;
     let next_to_it = std::cell::RefCell::new(None);
     let node = |name: &str| -> Option<Machine> {
-        if let Some(found) = catalogue::system(name) {
+        if let Some(found) = named(name) {
             return found.ok();
         }
         let text = design(&path.parent().unwrap_or(Path::new("")).join(name)).ok()?;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use peerlane_design::builder::named;
 use peerlane_design::cluster;
 use peerlane_measure::nodes::NodesRun;
-use peerlane_read::catalogue;
 use peerlane_read::evidence::{self, Files, Item};
 use peerlane_read::input_file::Kind;
 
@@ -20,7 +20,7 @@ impl Opener<'_> {
         let refused = |why: String| OpenError::new(format!("{name}: {why}"));
         match kind(name, bytes) {
             TargetKind::ClusterFile if self.clusters => {
-                let node = |system: &str| catalogue::system(system)?.ok();
+                let node = |system: &str| named(system)?.ok();
                 let cluster = cluster::read_cluster(&design(name, bytes)?, name, node);
                 cluster.map(|cluster| Source::Cluster(Box::new(cluster))).map_err(|e| OpenError::new(e.to_string()))
             }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use peerlane_design::builder::is_parts_list;
 use peerlane_design::cluster;
 use peerlane_design::infer::looks_like_inference;
 use peerlane_measure::nodes::looks_like_nodes_run;
@@ -25,6 +26,8 @@ pub enum TargetKind {
     Stdin,
     /// A system of the catalogue.
     System,
+    /// A list of parts: `2x RTX 4090 + 100G`.
+    PartsList,
     /// A cluster of the catalogue.
     Cluster,
     /// The example, `slow-node`.
@@ -65,7 +68,11 @@ impl TargetKind {
             _ => {}
         }
         let path = Path::new(target);
-        match input_file::what(path)? {
+        let what = input_file::what(path);
+        if what.is_err() && is_parts_list(name) {
+            return Ok(TargetKind::PartsList);
+        }
+        match what? {
             What::Folder => return Ok(TargetKind::Folder),
             What::Pipe => return Ok(TargetKind::Pipe),
             _ => {}

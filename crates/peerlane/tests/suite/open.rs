@@ -30,6 +30,7 @@ fn what_a_target_is_follows_from_its_name_and_its_content() {
         (PathBuf::from("-"), TargetKind::Stdin),
         (PathBuf::from("slow-node"), TargetKind::Example),
         (PathBuf::from("h200x4-vm"), TargetKind::System),
+        (PathBuf::from("2x L40S + 100G"), TargetKind::PartsList),
         (PathBuf::from("apenet-pair"), TargetKind::Cluster),
         (repository("examples/box.toml"), TargetKind::SystemFile),
         (repository("examples/cluster.toml"), TargetKind::ClusterFile),

@@ -7,7 +7,7 @@ use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 
 use clap::Parser;
-use peerlane::builder::{Card, Plan, Product, Seat, Sheet, SlotLine, Switch};
+use peerlane::builder::{Bridge, Card, Plan, Product, Seat, Sheet, SlotLine, Switch};
 use peerlane::fabric::PcieWidth;
 use peerlane::input_file::{self, Kind};
 use peerlane::one_line::{one_line, shown};
@@ -91,7 +91,10 @@ fn sheet(args: &NewArgs, name: String) -> Result<Sheet, Failure> {
     }
     for text in &args.bridges {
         match text.split_once('-') {
-            Some((a, b)) => sheet.bridges.push([a.trim().to_owned(), b.trim().to_owned()]),
+            Some((a, b)) => {
+                let between = [a.trim().to_owned(), b.trim().to_owned()];
+                sheet.bridges.push(Bridge { between, bricks: None });
+            }
             None => keep("--nvlink", format!("'{text}': write a pair, as in GPU0-GPU1")),
         }
     }

@@ -6,6 +6,9 @@ use super::{Owner, Seat, Sheet};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_model::assumptions::inter_socket_part;
 
+/// Of a node whose place nobody has stated.
+const ASSUMED: &str = ", assumed = true";
+
 /// The file's text; `errors` gains what cannot be written.
 pub(super) fn file(sheet: &Sheet, owners: &[Owner], errors: &mut Vec<String>) -> String {
     let mut out = format!(
@@ -22,16 +25,14 @@ pub(super) fn file(sheet: &Sheet, owners: &[Owner], errors: &mut Vec<String>) ->
     });
     let cards = cards.iter().map(|(name, n)| if *n == 1 { (*name).to_owned() } else { format!("{n} × {name}") });
     let cards = cards.collect::<Vec<_>>().join(", ");
-    let board = sheet.board.as_deref().unwrap_or("A board");
+    let board = sheet.board.as_deref().unwrap_or(if sheet.assumed { "A machine" } else { "A board" });
     let title = if cards.is_empty() { board.to_owned() } else { format!("{board} with {cards}") };
     line(&mut out, format_args!("title = {}", quoted(&title)));
-    line(
-        &mut out,
-        format_args!(
-            "source = {}",
-            quoted(&format!("the slot table of {}", sheet.board.as_deref().unwrap_or("the board")))
-        ),
-    );
+    let source = match sheet.assumed {
+        true => "a list of parts".to_owned(),
+        false => format!("the slot table of {}", sheet.board.as_deref().unwrap_or("the board")),
+    };
+    line(&mut out, format_args!("source = {}", quoted(&source)));
     nodes(&mut out, sheet, owners);
     slots(&mut out, owners);
     links(&mut out, sheet, owners, errors);
@@ -53,9 +54,10 @@ fn nodes(out: &mut String, sheet: &Sheet, owners: &[Owner]) {
         line(
             out,
             format_args!(
-                "{} = {{ part = {}{product}{numa} }} # {}",
+                "{} = {{ part = {}{product}{numa}{} }} # {}",
                 key(&owner.name),
                 quoted(part),
+                if sheet.assumed && !is_cpu { ASSUMED } else { "" },
                 owner.product.title()
             ),
         );
@@ -113,9 +115,10 @@ fn links(out: &mut String, sheet: &Sheet, owners: &[Owner], errors: &mut Vec<Str
     }
     out.push_str("\n# pcie: the generation and lanes at which a link runs.\n");
     let mut first = true;
+    let assumed = if sheet.assumed { "\nassumed = true" } else { "" };
     let mut begin = |out: &mut String, a: &str, b: &str| {
         let gap = if std::mem::take(&mut first) { "" } else { "\n" };
-        line(out, format_args!("{gap}[[links]]\nbetween = [{}, {}]", quoted(a), quoted(b)));
+        line(out, format_args!("{gap}[[links]]\nbetween = [{}, {}]{assumed}", quoted(a), quoted(b)));
     };
     for owner in owners {
         if let Some((above, width)) = &owner.above {
@@ -143,18 +146,18 @@ fn links(out: &mut String, sheet: &Sheet, owners: &[Owner], errors: &mut Vec<Str
     }
     let devices = || owners.iter().flat_map(|owner| &owner.seats).flat_map(|seat| &seat.devices);
     for pair in &sheet.bridges {
-        let bricks = pair.each_ref().map(|name| {
+        let bricks = pair.between.each_ref().map(|name| {
             let device = devices().find(|device| device.name.eq_ignore_ascii_case(name))?;
             Some((device.name.as_str(), device.product.part?.nvlink_bricks?))
         });
         match bricks {
             [Some((a, of_a)), Some((b, of_b))] if a != b => {
                 begin(out, a, b);
-                line(out, format_args!("nvlink = {}", of_a.min(of_b)));
+                line(out, format_args!("nvlink = {}", pair.bricks.unwrap_or(of_a.min(of_b))));
             }
             _ => errors.push(format!(
                 "an NVLink bridge joins two different GPUs with NVLink, not {} and {}",
-                pair[0], pair[1]
+                pair.between[0], pair.between[1]
             )),
         }
     }

@@ -414,8 +414,20 @@ fn finding(run: &NodesRun, of: &Finding, file: &str) -> OutlierView {
     }
     let action = if of.severity == Severity::Info { Action::Monitor } else { Action::of(of) };
     let (name, file, loss) = (String::new(), file.to_owned(), of.cost.map_or(0.0, |cost| cost.share));
-    let outlier =
-        Outlier { machine: name, finding, action, why, worst, loss, numbers: 0, repeats: 1, test: None, file };
+    let outlier = Outlier {
+        machine: name,
+        finding,
+        action,
+        why,
+        worst,
+        loss,
+        numbers: 0,
+        repeats: 1,
+        test: None,
+        history: Vec::new(),
+        since: None,
+        file,
+    };
     OutlierView { other, ..OutlierView::of(&outlier, machine) }
 }
 
