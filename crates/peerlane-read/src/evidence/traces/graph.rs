@@ -163,7 +163,7 @@ impl Node {
             6 => (Collective::AllToAll, Size::Whole(bytes)),
             7 | 8 => (Collective::ReduceScatter, Size::Whole(bytes)),
             9 => (Collective::AllReduce, Size::Whole(8)),
-            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 / 1e6)),
+            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 / 1e6, None)),
             3 | 4 => {
                 return Err(format!(
                     "{}: a gather or scatter without a duration has no time that is known",
@@ -257,10 +257,35 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         let took = (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 / 1e6);
         records.push(Record { id: node.id, what, after, delay: 0.0, took });
     }
+    let of_kind = |kind: NodeKind| nodes.iter().filter(move |node| node.kind == kind);
+    let all = of_kind(NodeKind::Collective).count();
+    let on_host = of_kind(NodeKind::Collective).filter(|node| node.attributes.on_host).count();
+    let empty = |node: &&Node| node.attributes.comm_size == Some(0) && node.attributes.comm_type != Some(9);
+    let empty = of_kind(NodeKind::Collective).filter(|node| !node.attributes.on_host).filter(empty).count();
+    if on_host > 0 {
+        let what = format!(
+            "{on_host} of {all} collectives are marked as the host's (is_cpu_op), so that programs leave them out: set is_cpu_op to false, or \
+             convert again with Chakra of December 2024 or later"
+        );
+        if on_host == all {
+            return Err(what);
+        }
+        notes.push(format!("{what}."));
+    }
+    if empty > 0 {
+        let what = format!(
+            "{empty} of {all} collectives have a comm_size of 0: the converter lost it (uint64 for int64); convert again with Chakra of \
+             October 2024 or later"
+        );
+        if empty + on_host == all {
+            return Err(what);
+        }
+        notes.push(format!("{what}."));
+    }
     if timeless > 0 {
         notes.push(format!("{timeless} nodes have a number of operations and no duration, and take no time."));
     }
-    Ok(Recording { file: String::new(), rank: None, world: None, records, groups, steps: 0, recorded: None, notes })
+    Ok(Recording { file: String::new(), rank: None, world: None, records, groups, steps: 0, recorded: None, began: None, notes })
 }
 
 /// Communicators that a metadata node lists.

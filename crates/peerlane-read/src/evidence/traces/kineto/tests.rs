@@ -111,6 +111,6 @@ fn profiles_that_cannot_be_played_are_said() {
     assert!(read(&whole[..whole.len() - 3]).contains("cut off"));
     // one among others keeps its time
     let mixed = profile(0, &[unknown, sum(20, 10.0, 20.0, 2, 1.0, 1)]);
-    assert_eq!(mixed.records[0].what, What::Known(5e-6));
+    assert_eq!(mixed.records[0].what, What::Known(5e-6, Some(Collective::AllReduce)));
     assert!(mixed.notes[0].starts_with("1 kernels of communication have no collective's ranks"), "{:?}", mixed.notes);
 }
