@@ -241,7 +241,9 @@ impl Recorded {
             true => Limits { events: usize::MAX, counted_from: usize::MAX, ..Limits::default() },
             false => Limits::default(),
         };
-        let mut outcome = run_within(&program, router, Engine::Ce, limits)?;
+        // the library's kernels move bytes themselves
+        let engine = if self.groups.is_empty() { Engine::Ce } else { Engine::Sm };
+        let mut outcome = run_within(&program, router, engine, limits)?;
         // pauses and communication are no computing
         outcome.computed =
             self.done.iter().map(|done| if let Done::Compute { seconds, .. } = done { *seconds } else { 0.0 }).sum();

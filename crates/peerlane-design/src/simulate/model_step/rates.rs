@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::SimulateError;
-use super::super::library::{Between, Library, Share, all_edges, before_exchange};
+use super::super::library::{Between, Library, Share, all_edges, before_exchange, with_peers};
 use crate::cluster::{Cluster, Component, Place, Router};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
@@ -88,6 +88,8 @@ type Libraries = Rc<Vec<(Collective, Library)>>;
 /// Times on a cluster.
 pub struct Rates<'c> {
     cluster: &'c Cluster,
+    /// The same with the peer access that the library uses by itself.
+    peers: Rc<Cluster>,
     faster: Option<(Component, f64)>,
     gpus: Vec<NodeId>,
     run: Ranks,
@@ -122,6 +124,7 @@ impl<'c> Rates<'c> {
         };
         Ok(Rates {
             cluster,
+            peers: Rc::new(with_peers(cluster)),
             faster,
             gpus,
             run: Ranks::ProcessEach,
@@ -147,6 +150,7 @@ impl<'c> Rates<'c> {
     pub fn silent(&self) -> Rates<'c> {
         Rates {
             cluster: self.cluster,
+            peers: Rc::clone(&self.peers),
             faster: None,
             gpus: self.gpus.clone(),
             run: self.run,
@@ -266,7 +270,7 @@ impl<'c> Rates<'c> {
     fn pairs(&mut self, groups: Groups) -> Result<Shares, SimulateError> {
         let layout = self.layout(groups);
         let (n, local) = (groups.size as f64, layout.devices.len());
-        let begin = before_exchange(&layout.of(self.cluster), self.run)?;
+        let begin = before_exchange(&layout.of(&self.peers), self.run)?;
         let mut shares = Shares { within: None, between: None, begin };
         if local > 1 {
             let sets: Vec<Vec<usize>> = self.node_groups(groups, local);
@@ -336,7 +340,8 @@ impl<'c> Rates<'c> {
 
     /// The slowest of transfers within a node that all go at once: its rate, what holds it, and the longest time to begin.
     fn at_once(&mut self, pairs: &[(usize, usize)]) -> Result<(f64, Option<u16>, f64), SimulateError> {
-        let mut router = Router::new(self.cluster, Parts::embedded());
+        let peers = Rc::clone(&self.peers);
+        let mut router = Router::new(&peers, Parts::embedded());
         if let Some((component, factor)) = &self.faster {
             router.scale(component.clone(), *factor);
         }

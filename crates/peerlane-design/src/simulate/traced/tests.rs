@@ -155,3 +155,21 @@ fn what_does_not_fit_is_refused() {
     assert!(of(9, 1.0).contains("has 9 ranks, and hgx-h200 has 8 GPUs"));
     assert!(of(2, 0.0).contains("must be above 0") && of(2, f64::NAN).contains("must be above 0"));
 }
+
+#[test]
+fn an_all_to_all_is_that_of_a_workload_alone() {
+    // machines whose GPUs all reach each other, and others where the library does without some of the peer access
+    for name in ["hgx-h200", "exxact-devbox", "exxact-txr550", "quong", "gigabyte-g292"] {
+        let Some(Ok(node)) = system(name) else { continue };
+        let cluster = Cluster::single(node);
+        let ranks = cluster.places().len();
+        let everyone: Vec<u32> = (0..ranks as u32).collect();
+        let act = Act::Collective { collective: Collective::AllToAll, group: 0, bytes: SIZE, took: None };
+        let trace = Recorded::of(&joined(ranks, &[&everyone], &[act], &[]), &cluster, 1.0).unwrap();
+        let traced = simulate(&cluster, &Job::Trace("t".to_owned(), Box::new(trace)), false).unwrap().0;
+        let alone = Job::Workload("all-to-all".parse().unwrap(), vec![Bytes(SIZE)]);
+        let alone = simulate(&cluster, &alone, false).unwrap().0.points[0].time;
+        let ratio = traced.points[0].time / alone;
+        assert!((ratio - 1.0).abs() < 0.02, "{name}: {ratio} of {alone} s");
+    }
+}

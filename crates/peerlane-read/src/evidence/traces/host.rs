@@ -9,7 +9,6 @@ use serde_json::Value;
 use super::kineto::width;
 use super::{Among, Record, Recording, Size, What, kind_of};
 use crate::evidence::from_json;
-use peerlane_machine::transfer::Collective;
 
 #[derive(Deserialize)]
 struct Trace {
@@ -115,6 +114,7 @@ pub(super) fn read(text: &str) -> Result<Recording, String> {
 mod tests {
     use super::super::{described, join, read as read_file};
     use super::*;
+    use peerlane_machine::transfer::Collective;
 
     fn node(id: u32, collective: &str, elements: u32) -> String {
         format!(
