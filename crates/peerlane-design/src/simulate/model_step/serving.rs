@@ -266,6 +266,7 @@ impl Serving {
             imbalance: self.imbalance,
             format: self.format,
             flash: true,
+            again: false,
         };
         let mut bytes = 0.0;
         for (count, with_experts) in
