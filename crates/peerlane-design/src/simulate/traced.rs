@@ -405,7 +405,7 @@ impl Laid<'_, '_, '_> {
             _ if moves.is_empty() => (Group { moves, rate: None, by: String::new() }, 0.0),
             Collective::AllToAll => {
                 let exchange = Exchange::of(&self.part(members), Ranks::ProcessEach)?;
-                let delay = exchange.before();
+                let delay = exchange.before(bytes as f64);
                 moved *= exchange.slower(bytes as f64);
                 (Group { moves, rate: None, by: String::new() }, delay)
             }

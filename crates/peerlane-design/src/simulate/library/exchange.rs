@@ -30,6 +30,9 @@ fn job_of(cluster: &Cluster, router: &mut Router, run: Ranks) -> Result<Job, Sim
     Ok(Job { run, ..job(&mut count, Collective::AllToAll, medium)? })
 }
 
+/// Bytes a second that no GPU sends more than.
+const FASTEST: f64 = 1e12;
+
 /// An all-to-all among all GPUs of a cluster, apart from the paths of its bytes.
 #[derive(Clone, Debug)]
 pub(in crate::simulate) struct Exchange {
@@ -45,9 +48,10 @@ impl Exchange {
         Ok(Exchange { job: job_of(cluster, &mut router, run)?, start: cluster.latencies.stages })
     }
 
-    /// Seconds before the first byte moves.
-    pub(in crate::simulate) fn before(&self) -> f64 {
-        self.job.exchange(0.0, 0.0, self.start)
+    /// Seconds before the first byte moves, of `size` bytes a GPU: the host enqueues while what came first moves.
+    pub(in crate::simulate) fn before(&self, size: f64) -> f64 {
+        let least = size * Collective::AllToAll.bus_factor(self.job.ranks) / FASTEST;
+        self.time(size, least) - least * self.slower(size)
     }
 
     /// How many times as long the bytes move as by themselves, of `size` bytes a GPU with its own part.

@@ -6,8 +6,9 @@ use peerlane_machine::units::Bytes;
 
 use super::{Format, Recording, Size, TraceError, What, format_of, join, plan, read_all, utf8};
 
-/// The most kinds of communication that are listed.
+/// The most kinds of communication that are listed, and notes.
 const MOST_KINDS: usize = 6;
+const MOST_NOTES: usize = 3;
 
 /// What a trace is that describes no machine, in words; `None` of anything else.
 ///
@@ -19,8 +20,10 @@ pub(crate) fn described(file: &str, bytes: &[u8], large: bool) -> Option<String>
         Format::Nsys => "an export of Nsight Systems",
         Format::Events => "events of NCCL's profiler plugin",
         Format::Plan => {
-            let what = utf8(bytes).and_then(|text| plan::described(&text)).unwrap_or_else(|why| why);
-            return Some(format!("{what}; 'peerlane simulate SYSTEM -w {file} --sizes SIZE' says how long it takes"));
+            let (what, can) =
+                utf8(bytes).and_then(|text| plan::described(&text)).unwrap_or_else(|why| (why, false));
+            let hint = format!("; 'peerlane simulate SYSTEM -w {file} --sizes SIZE' says how long it takes");
+            return Some(what + if can { &hint } else { "" });
         }
         Format::Kineto if large => "a profile of PyTorch",
         Format::Inspector if large => "operations of NCCL Inspector",
@@ -98,7 +101,13 @@ fn of_ranks(ranks: &[Recording]) -> String {
             what += &format!("; {:.3} ms exposed of {:.3} ms a step", ms(split.exposed), ms(split.time));
         }
     }
-    for note in ranks.iter().flat_map(|rank| &rank.notes).take(4) {
+    let mut notes: Vec<&String> = Vec::new();
+    for note in ranks.iter().flat_map(|rank| &rank.notes) {
+        if !notes.contains(&note) && notes.len() < MOST_NOTES {
+            notes.push(note);
+        }
+    }
+    for note in notes {
         what += &format!("; {}", note.trim_end_matches('.'));
     }
     what

@@ -68,7 +68,13 @@ struct Mine {
 pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, TraceError> {
     let mut notes: Vec<String> = Vec::new();
     for recording in &recordings {
-        notes.extend(recording.notes.iter().map(|note| format!("{}: {note}", recording.file)));
+        for note in &recording.notes {
+            let note = format!("{}: {note}", recording.file);
+            // ranks of one file
+            if notes.last() != Some(&note) {
+                notes.push(note);
+            }
+        }
     }
     if recordings.len() == 1 && recordings[0].world != Some(1) {
         recordings = replicated(recordings.remove(0), gpus)?;

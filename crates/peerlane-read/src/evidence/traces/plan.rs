@@ -145,8 +145,8 @@ fn parsed(text: &str) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// What a plan is, in words, by itself and by how it goes at 1 MiB.
-pub(super) fn described(text: &str) -> Result<String, String> {
+/// What a plan is, in words; and whether it can be played.
+pub(super) fn described(text: &str) -> Result<(String, bool), String> {
     let plan = parsed(text)?;
     let blocks = plan.gpus.iter().map(|gpu| gpu.threadblocks.len()).max().unwrap_or_default();
     let kind = kind_of(&plan.collective).map_or(plan.collective.as_str(), |kind| kind.name());
@@ -156,7 +156,9 @@ pub(super) fn described(text: &str) -> Result<String, String> {
         plan.gpus.len(),
         plan.protocol
     );
-    match laid(&plan, 1 << 20) {
+    let played = laid(&plan, 1 << 20);
+    let can = played.is_ok();
+    match played {
         Ok(joined) => {
             let sent = joined.acts.iter().filter_map(|act| if let Act::Message(.., n) = act { Some(*n) } else { None });
             let (signals, data): (Vec<u64>, Vec<u64>) = sent.partition(|n| *n == SIGNAL);
@@ -169,7 +171,7 @@ pub(super) fn described(text: &str) -> Result<String, String> {
         }
         Err(why) => what += &format!("; it cannot be played: {why}"),
     }
-    Ok(what)
+    Ok((what, can))
 }
 
 /// The plan at a size, which is brought within what it is made for.

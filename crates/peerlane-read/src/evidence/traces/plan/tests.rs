@@ -48,7 +48,8 @@ fn what_is_put_is_there_when_its_signal_comes() {
         assert_eq!(waits.count(), 1, "{kind}");
         assert!(joined.notes[0].contains("all-reduce 'halves' of MSCCL++ at 1 MiB"), "{:?}", joined.notes);
     }
-    let what = described(&plan("memory", &[&put("memory"), &on_channel("signal", "memory")])).unwrap();
+    let (what, can) = described(&plan("memory", &[&put("memory"), &on_channel("signal", "memory")])).unwrap();
+    assert!(can);
     assert!(what.contains("all-reduce 'halves', 2 GPUs with up to 1 thread blocks"), "{what}");
     assert!(what.contains("2 transfers of 0.50 times the size for each GPU, and 2 signals"), "{what}");
 }
