@@ -9,8 +9,8 @@ use peerlane::cluster::Cluster;
 use peerlane::collectives::Ring;
 use peerlane::one_line::shown;
 use peerlane::simulate::estimate::Estimate;
-use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::model_step::timeline;
+use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
 

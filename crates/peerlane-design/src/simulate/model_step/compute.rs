@@ -26,6 +26,10 @@ const ATTENTION: f64 = 0.8;
 /// backward, products read what is kept and write its gradients, and each kernel reads both (Korthikanti et al., MLSys 2023, section 4.1,
 /// counts what of it stays).
 const EAGER: [f64; 2] = [13.0, 21.0];
+/// Bytes that a turn of keys and values costs for each number that it adds to: 2 are read of the turn's part, 4 of the sum, which is
+/// written (Liu et al., Ring Attention, 2023, algorithm 1; the same for gradients). Of causal attention in two parts a rank, a turn adds
+/// to all tokens or to half of them.
+const TURN: f64 = 0.75 * 10.0;
 /// Attention's operations in a backward pass over those of the forward pass, where it computes its weights again.
 pub(super) const ATTENTION_BACK: f64 = 2.5;
 
@@ -173,6 +177,8 @@ pub struct Work {
     pub flash: bool,
     /// Whether attention that does not is computed again.
     pub again: bool,
+    /// GPUs that share each sequence, around which keys and values go.
+    pub cp: f64,
 }
 
 impl Work {
@@ -186,14 +192,18 @@ impl Work {
         let between = self.moved(model, with_experts) / gpu.memory_rate;
         let pairs = if flash { 0.0 } else { tokens * seq * model.heads as f64 / tp / gpu.memory_rate };
         let eager = EAGER.map(|bytes| bytes * pairs);
+        let [keys, value] = model.core();
+        let turns = TURN * (self.cp - 1.0) * tokens / tp / gpu.memory_rate;
+        let (heads, kept) = (model.heads as f64, model.kv_heads as f64);
+        let [turns, turns_back] = [heads * value, heads * keys + kept * (keys + value)].map(|width| width * turns);
         let back = match (flash, again) {
             (true, _) => ATTENTION_BACK * core,
             (false, false) => 2.0 * core + eager[1],
             (false, true) => 3.0 * core + eager[0] + eager[1],
         };
         LayerTime {
-            forward: products + core + between + eager[0],
-            backward: 2.0 * products + back + 2.0 * between,
+            forward: products + core + between + eager[0] + turns,
+            backward: 2.0 * products + back + 2.0 * between + turns_back,
             weights: products,
             core,
         }

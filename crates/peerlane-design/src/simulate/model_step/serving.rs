@@ -267,6 +267,7 @@ impl Serving {
             format: self.format,
             flash: true,
             again: false,
+            cp: 1.0,
         };
         let mut bytes = 0.0;
         for (count, with_experts) in

@@ -100,7 +100,8 @@ impl Rows<'_> {
         let mut computed = Vec::with_capacity(parts);
         for part in 0..parts {
             let units = [part * units / parts + 1, (part + 1) * units / parts];
-            let arguments = json!({what: format!("{} to {} of {}", units[0], units[1], step.micro_batches.unwrap_or(step.layers))});
+            let arguments =
+                json!({what: format!("{} to {} of {}", units[0], units[1], step.micro_batches.unwrap_or(step.layers))});
             let time = self.spent("computing") / parts as f64;
             let from = push("computing", time, arguments, all);
             computed.push([from, from + time]);
@@ -170,7 +171,11 @@ mod tests {
         let mut found = Spans::new();
         for event in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
             let number = |key: &str| event[key].as_f64().unwrap() / 1e6;
-            let key = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap(), event["name"].as_str().unwrap().to_owned());
+            let key = (
+                event["pid"].as_u64().unwrap(),
+                event["tid"].as_u64().unwrap(),
+                event["name"].as_str().unwrap().to_owned(),
+            );
             let times = (number("ts"), number("ts") + number("dur"), event["args"]["exposed"].as_bool());
             found.entry(key).or_default().push(times);
         }
@@ -232,7 +237,8 @@ mod tests {
         assert!((sum(&found[&(0, 0, "prefill".to_owned())]) / apart.prefill - 1.0).abs() < 1e-6);
         let (_, to, _) = found[&(0, 1, "transfer".to_owned())][0];
         assert!((to / step.time - 1.0).abs() < 1e-6);
-        let token: f64 = found.iter().filter(|((pid, tid, _), _)| (*pid, *tid) == (1, 0)).map(|(_, spans)| sum(spans)).sum();
+        let token: f64 =
+            found.iter().filter(|((pid, tid, _), _)| (*pid, *tid) == (1, 0)).map(|(_, spans)| sum(spans)).sum();
         assert!((token / apart.token - 1.0).abs() < 1e-6, "{token}");
     }
 }

@@ -241,6 +241,7 @@ impl<'t> Stepper<'t> {
             format: job.format,
             flash: job.flash && split.recompute != Recompute::None,
             again: split.recompute == Recompute::Selective,
+            cp: split.cp as f64,
         };
         work.layer(&job.model, with_experts, self.gpu)
     }

@@ -177,6 +177,33 @@ impl Node {
     }
 }
 
+/// Whether computing and collectives of a GPU wait for each other nowhere.
+fn unjoined(nodes: &[Node], waits: &[Vec<u32>], order: &[u32]) -> bool {
+    // of each node: whether computing, and whether a collective, comes before it
+    let mut before = vec![[false; 2]; nodes.len()];
+    let kind = |node: &Node| match node.kind {
+        NodeKind::Compute if !node.attributes.on_host => Some(0),
+        NodeKind::Collective if !node.attributes.on_host => Some(1),
+        _ => None,
+    };
+    let mut found = [0_usize; 2];
+    for at in order {
+        let mut own = [false; 2];
+        for from in &waits[*at as usize] {
+            let [computing, collective] = before[*from as usize];
+            let of = kind(&nodes[*from as usize]);
+            own = [own[0] || computing || of == Some(0), own[1] || collective || of == Some(1)];
+        }
+        before[*at as usize] = own;
+        match kind(&nodes[*at as usize]) {
+            Some(kind) if own[1 - kind] => return false,
+            Some(kind) => found[kind] += 1,
+            None => {}
+        }
+    }
+    found.iter().all(|count| *count > 1)
+}
+
 #[derive(serde::Deserialize)]
 struct ProcessGroup {
     pg_name: String,
@@ -282,10 +309,27 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         }
         notes.push(format!("{what}."));
     }
+    if unjoined(&nodes, &waits, &order) {
+        notes.push(
+            "No collective waits for computing, and no computing for a collective, so that all of it goes at once: converters have lost \
+             what kernels of one stream wait for; link and convert the trace again with a newer Chakra."
+                .to_owned(),
+        );
+    }
     if timeless > 0 {
         notes.push(format!("{timeless} nodes have a number of operations and no duration, and take no time."));
     }
-    Ok(Recording { file: String::new(), rank: None, world: None, records, groups, steps: 0, recorded: None, began: None, notes })
+    Ok(Recording {
+        file: String::new(),
+        rank: None,
+        world: None,
+        records,
+        groups,
+        steps: 0,
+        recorded: None,
+        began: None,
+        notes,
+    })
 }
 
 /// Communicators that a metadata node lists.

@@ -40,13 +40,16 @@ const AGAIN: &str = "record with PyTorch 2.4 or later, or give the profiler's tr
 /// Its collectives, one after the other in each group.
 pub(super) fn read(text: &str) -> Result<Recording, String> {
     let trace: Trace = from_json(text).map_err(|error| match error.is_eof() {
-        true => "PyTorch's trace of the host that is cut off: copy it again, or stop the observer before the program ends".to_owned(),
+        true => {
+            "PyTorch's trace of the host that is cut off: copy it again, or stop the observer before the program ends"
+                .to_owned()
+        }
         false => format!("PyTorch's trace of the host that cannot be read: {error}"),
     })?;
     if trace.nodes.len() > super::MOST_RECORDS {
         return Err(format!("more than {} nodes, which is the most that are read", super::MOST_RECORDS));
     }
-    let (mut records, mut last) = (Vec::new(), BTreeMap::new());
+    let (mut records, mut last, mut groups) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     let (mut unrecorded, mut left_out) = (0, 0);
     let mut nodes = trace.nodes;
     nodes.sort_by_key(|node| node.id);
@@ -72,17 +75,21 @@ pub(super) fn read(text: &str) -> Result<Recording, String> {
             continue;
         };
         let (start, stride) = (number("global_rank_start"), number("global_rank_stride"));
-        let size = number("pg_size").filter(|size| *size > 0 && *size <= 1 << 20);
+        let size = number("pg_size").filter(|size| *size > 0 && *size <= 1 << 16);
         let group = text("pg_name").unwrap_or_default().to_owned();
-        let ranks = start.zip(stride).zip(size).and_then(|((start, stride), size)| {
-            let rank = |i: u64| u32::try_from(start.checked_add(i.checked_mul(stride)?)?).ok();
-            (stride > 0).then(|| (0..size).map(rank).collect::<Option<Vec<u32>>>())?
-        });
-        let among = match ranks {
-            Some(ranks) => Among::Ranks(ranks, group.clone()),
-            None if group.is_empty() => Among::All,
-            None => Among::Named(group.clone()),
+        // ranks of a group are listed once
+        let ranks = || {
+            start.zip(stride).zip(size).and_then(|((start, stride), size)| {
+                let rank = |i: u64| u32::try_from(start.checked_add(i.checked_mul(stride)?)?).ok();
+                (stride > 0).then(|| (0..size).map(rank).collect::<Option<Vec<u32>>>())?
+            })
         };
+        if !groups.contains_key(&group)
+            && let Some(ranks) = ranks()
+        {
+            groups.insert(group.clone(), ranks);
+        }
+        let among = if group.is_empty() { Among::All } else { Among::Named(group.clone()) };
         let bytes = Size::Whole(elements.saturating_mul(width));
         let after = last.insert(group, records.len() as u32).into_iter().collect();
         let what = What::Collective { collective, group: among, bytes, number: None };
@@ -107,7 +114,7 @@ pub(super) fn read(text: &str) -> Result<Recording, String> {
             unrecorded + left_out
         ));
     }
-    Ok(Recording { records, notes, ..Recording::default() })
+    Ok(Recording { records, groups, notes, ..Recording::default() })
 }
 
 #[cfg(test)]
@@ -149,9 +156,13 @@ mod tests {
 
     #[test]
     fn one_without_collectives_says_what_to_do() {
-        let bare = trace(&["{\"id\": 2, \"name\": \"record_param_comms\", \"ctrl_deps\": 1, \"attrs\": []}".to_owned()]);
+        let bare =
+            trace(&["{\"id\": 2, \"name\": \"record_param_comms\", \"ctrl_deps\": 1, \"attrs\": []}".to_owned()]);
         let why = read_file("et.json", bare.as_bytes()).unwrap_err().to_string();
-        assert!(why.contains("1 collectives (record_param_comms) lack ranks and bytes: record with PyTorch 2.4"), "{why}");
+        assert!(
+            why.contains("1 collectives (record_param_comms) lack ranks and bytes: record with PyTorch 2.4"),
+            "{why}"
+        );
         let whole = trace(&[node(7, "allreduce", 256)]);
         let why = read_file("et.json", &whole.as_bytes()[..whole.len() - 2]).unwrap_err().to_string();
         assert!(why.contains("cut off"), "{why}");

@@ -171,6 +171,10 @@ fn in_order(mut all: Vec<Recording>) -> Result<Vec<Recording>, TraceError> {
         )));
     }
     let world = all.iter().filter_map(|recording| recording.world).max().unwrap_or(0).max(all.len() as u32);
+    if world as usize > super::MOST_RECORDS {
+        let most = super::MOST_RECORDS;
+        return Err(TraceError::new(format!("{}: {world} ranks are more than the {most} that are read", all[0].file)));
+    }
     let missing: Vec<u32> =
         (0..world).filter(|rank| all.binary_search_by_key(&Some(*rank), |recording| recording.rank).is_err()).collect();
     if !missing.is_empty() {
@@ -209,7 +213,7 @@ fn members(ranks: &[Recording]) -> Result<Groups, TraceError> {
             let What::Collective { collective, group, bytes, number } = &record.what else { continue };
             let (mut members, name) = match group {
                 Among::All => (everyone.clone(), ""),
-                Among::Ranks(ranks, name) => (ranks.clone(), name.as_str()),
+                Among::Ranks(ranks, name) => (ranks.to_vec(), name.as_str()),
                 Among::Named(name) => {
                     let members = match listed.get(name.as_str()) {
                         Some([]) => everyone.clone(),

@@ -177,7 +177,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Recording, String> {
     let (rank, world) = distributed_info.map_or((None, None), |job| (job.rank, job.world_size));
     let mut unrecorded = 0;
     for (at, args) in &arguments {
-        let known = match collective(args, &groups)? {
+        let known = match collective(args) {
             Some(what) => Known::All(what),
             None if args.collective.as_str().is_some() => Known::Time,
             None => {
@@ -228,10 +228,9 @@ pub(crate) fn width(dtype: &str) -> Option<u64> {
 }
 
 /// `None` where it has no size, or is none that a library's rate is known for.
-fn collective(args: &Arguments, groups: &BTreeMap<String, Vec<u32>>) -> Result<Option<What>, String> {
-    let Some(name) = args.collective.as_str() else { return Ok(None) };
-    let Some(collective) = kind_of(name) else { return Ok(None) };
-    let Some(width) = args.dtype.as_str().and_then(width) else { return Ok(None) };
+fn collective(args: &Arguments) -> Option<What> {
+    let collective = kind_of(args.collective.as_str()?)?;
+    let width = args.dtype.as_str().and_then(width)?;
     let ranks = whole(&args.size).unwrap_or(1).max(1);
     let (given, got) = (whole(&args.given).unwrap_or_default(), whole(&args.got).unwrap_or_default());
     let elements = match collective {
@@ -239,24 +238,18 @@ fn collective(args: &Arguments, groups: &BTreeMap<String, Vec<u32>>) -> Result<O
         Collective::ReduceScatter => given.max(got.saturating_mul(ranks)),
         _ => given.max(got),
     };
-    let Some(bytes) = elements.checked_mul(width).filter(|bytes| *bytes > 0) else { return Ok(None) };
-    let group = among(args, ranks, groups)?;
-    Ok(Some(What::Collective { collective, group, bytes: Size::Whole(bytes), number: whole(&args.number) }))
+    let bytes = Size::Whole(elements.checked_mul(width).filter(|bytes| *bytes > 0)?);
+    Some(What::Collective { collective, group: among(args, ranks), bytes, number: whole(&args.number) })
 }
 
 /// Its ranks: as they are listed, which is cut off after 30; as the job's groups list them; or all.
-fn among(args: &Arguments, size: u64, groups: &BTreeMap<String, Vec<u32>>) -> Result<Among, String> {
+fn among(args: &Arguments, size: u64) -> Among {
     let listed = args.ranks.as_str().and_then(|text| from_json::<Vec<u32>>(text).ok());
-    if let Some(ranks) = listed.filter(|ranks| ranks.len() as u64 == size) {
-        let name = args.group.as_str().unwrap_or_default().to_owned();
-        return Ok(Among::Ranks(ranks, name));
-    }
-    match args.group.as_str() {
-        Some(name) if groups.get(name).is_some_and(|ranks| ranks.len() as u64 == size) => {
-            Ok(Among::Ranks(groups[name].clone(), name.to_owned()))
-        }
-        Some(name) if !name.is_empty() => Ok(Among::Named(name.to_owned())),
-        _ => Ok(Among::All),
+    let name = args.group.as_str().unwrap_or_default().to_owned();
+    match listed.filter(|ranks| ranks.len() as u64 == size) {
+        Some(ranks) => Among::Ranks(ranks.into(), name),
+        None if !name.is_empty() => Among::Named(name),
+        None => Among::All,
     }
 }
 

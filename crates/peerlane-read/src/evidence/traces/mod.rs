@@ -22,6 +22,7 @@ mod wire;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use peerlane_machine::one_line::shown;
@@ -156,7 +157,7 @@ pub enum Among {
     /// All ranks.
     All,
     /// These, in a communicator of that name: several may have the same ranks.
-    Ranks(Vec<u32>, String),
+    Ranks(Arc<[u32]>, String),
     /// Those of a communicator.
     Named(String),
 }
@@ -192,7 +193,9 @@ pub fn format_of(bytes: &[u8]) -> Option<Format> {
     let of_nsys = || ["\"CudaEvent\":", "\"TraceProcessEvent\":", "\"NvtxEvent\":"].into_iter().any(holds);
     match () {
         () if holds("\"traceEvents\"") => Some(Format::Kineto),
-        () if holds("\"workload_graph\"") || holds("\"COMM_COLL_NODE\"") || holds("\"COMP_NODE\"") => Some(Format::Chakra),
+        () if holds("\"workload_graph\"") || holds("\"COMM_COLL_NODE\"") || holds("\"COMP_NODE\"") => {
+            Some(Format::Chakra)
+        }
         () if holds("\"ctrl_deps\"") || holds("[pytorch|profiler|execution") => Some(Format::Host),
         () if holds("\"threadblocks\"") && holds("\"gpus\"") => Some(Format::Plan),
         () if of_nsys() || head.starts_with(b"{\"data\":[\"[Unknown]") => Some(Format::Nsys),
@@ -298,7 +301,10 @@ pub fn open(paths: &[PathBuf]) -> Result<Vec<Recording>, TraceError> {
     let names = || paths.iter().map(shown).collect::<Vec<String>>().join(", ");
     if !operations.is_empty() {
         if !found.is_empty() {
-            return Err(TraceError::new(format!("{}: logs of NCCL's operations among other traces: give one kind", names())));
+            return Err(TraceError::new(format!(
+                "{}: logs of NCCL's operations among other traces: give one kind",
+                names()
+            )));
         }
         found = operations::recordings(operations, &names())
             .map_err(|why| TraceError::new(format!("{}: {why}", names())))?;
@@ -344,9 +350,7 @@ fn utf8(bytes: &[u8]) -> Result<std::borrow::Cow<'_, str>, String> {
 /// # Errors
 /// Where it is none, or cannot be played.
 pub fn planned(file: &str, bytes: &[u8], size: u64) -> Result<Joined, TraceError> {
-    utf8(bytes)
-        .and_then(|text| plan::joined(&text, size))
-        .map_err(|why| TraceError::new(format!("{file}: {why}")))
+    utf8(bytes).and_then(|text| plan::joined(&text, size)).map_err(|why| TraceError::new(format!("{file}: {why}")))
 }
 
 /// Operations that a plugin of NCCL logged.
@@ -391,7 +395,9 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
         Some(Format::Chakra) => chakra::read(bytes).map_err(refuse)?,
         Some(Format::Host) => host::read(&utf8(bytes).map_err(refuse)?).map_err(refuse)?,
         Some(Format::Groups) => return Err(refuse("members of communicators, and no trace".to_owned())),
-        Some(Format::Plan) => return Err(refuse("an execution plan of MSCCL++ among other files: give it alone".to_owned())),
+        Some(Format::Plan) => {
+            return Err(refuse("an execution plan of MSCCL++ among other files: give it alone".to_owned()));
+        }
         Some(Format::Nsys | Format::Inspector | Format::Events) => {
             return Err(refuse("a trace of several ranks".to_owned()));
         }

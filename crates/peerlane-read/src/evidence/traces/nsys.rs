@@ -185,7 +185,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Recording>, String> {
         match from_json::<Line>(line) {
             Ok(line) => all.take(line),
             Err(error) if i == lines && error.is_eof() => {
-                return Err("an export of Nsight Systems whose last line is cut off: export or copy it again".to_owned());
+                return Err(
+                    "an export of Nsight Systems whose last line is cut off: export or copy it again".to_owned()
+                );
             }
             Err(error) => return Err(format!("an export of Nsight Systems: line {i}: {error}")),
         }

@@ -100,6 +100,14 @@ pub(super) fn recordings(mut all: Vec<Operation>, file: &str) -> Result<Vec<Reco
     let mut of_process: BTreeMap<u32, Vec<&Operation>> = BTreeMap::new();
     all.iter().for_each(|one| of_process.entry(numbered[one.process.as_str()]).or_default().push(one));
     let mut found = Vec::new();
+    let groups: BTreeMap<&str, Among> = members
+        .iter()
+        .map(|(name, of)| {
+            let global: Vec<u32> = of.values().filter_map(|process| numbered.get(process).copied()).collect();
+            let whole = global.len() as u32 == sizes[name];
+            (*name, if whole { Among::Ranks(global.into(), (*name).to_owned()) } else { Among::All })
+        })
+        .collect();
     for (rank, mut operations) in of_process {
         let order = |a: &&Operation, b: &&Operation| {
             let start = |of: &Operation| if timed { of.start.unwrap_or_default() } else { 0.0 };
@@ -108,12 +116,9 @@ pub(super) fn recordings(mut all: Vec<Operation>, file: &str) -> Result<Vec<Reco
         operations.sort_by(order);
         let records = records(&operations, timed, |one| {
             let of = &members[one.communicator.as_str()];
-            let global: Vec<u32> = of.values().filter_map(|process| numbered.get(process).copied()).collect();
-            let group = match global.len() as u32 == sizes[one.communicator.as_str()] {
-                true => Among::Ranks(global, one.communicator.clone()),
-                false => Among::All,
-            };
-            one.what(group, |rank| of.get(&rank).and_then(|process| numbered.get(process).copied()))
+            one.what(groups[one.communicator.as_str()].clone(), |rank| {
+                of.get(&rank).and_then(|process| numbered.get(process).copied())
+            })
         })?;
         let spans: Vec<(f64, f64)> =
             operations.iter().filter_map(|one| Some((one.start?, one.start? + one.took))).collect();

@@ -247,7 +247,10 @@ impl<'p> Laying<'p> {
 
     fn act(&mut self, act: Act, after: Option<u32>) -> Result<u32, String> {
         if self.acts.len() >= super::MOST_RECORDS || self.waits.len() >= 4 * super::MOST_RECORDS {
-            return Err(format!("more than {} transfers and signals, which is the most that are read", super::MOST_RECORDS));
+            return Err(format!(
+                "more than {} transfers and signals, which is the most that are read",
+                super::MOST_RECORDS
+            ));
         }
         self.acts.push(act);
         let place = self.acts.len() as u32 - 1;
@@ -256,7 +259,10 @@ impl<'p> Laying<'p> {
     }
 
     fn block(&mut self, rank: u32, gpu: &Gpu, (at, block): (usize, &Block)) -> Result<(), String> {
-        let operations = block.ops.iter().flat_map(|op| if op.name == "pipeline" { op.ops.as_slice() } else { std::slice::from_ref(op) });
+        let operations = block
+            .ops
+            .iter()
+            .flat_map(|op| if op.name == "pipeline" { op.ops.as_slice() } else { std::slice::from_ref(op) });
         let mut last: Option<u32> = None;
         // port channels go on by themselves until they are flushed
         let mut pending: Vec<u32> = Vec::new();
@@ -318,7 +324,9 @@ impl<'p> Laying<'p> {
                     }
                 }
                 _ => {
-                    let moved = self.data(rank, gpu, block, (op, by_port), last).map_err(|why| format!("{}: {why}", place()))?;
+                    let moved = self
+                        .data(rank, gpu, block, (op, by_port), last)
+                        .map_err(|why| format!("{}: {why}", place()))?;
                     for (act, asynchronous) in moved {
                         if asynchronous {
                             pending.push(act);

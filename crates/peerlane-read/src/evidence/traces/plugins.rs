@@ -167,7 +167,9 @@ struct Arguments {
 /// Reads the events of the example plugin. Times of kernels are those of operations, where there are any.
 pub(super) fn events(text: &str) -> Result<Vec<Operation>, String> {
     let events: Vec<Event> = from_json(text).map_err(|error| match error.is_eof() {
-        true => "events of NCCL's profiler plugin that are cut off: the plugin ends its file when the job ends".to_owned(),
+        true => {
+            "events of NCCL's profiler plugin that are cut off: the plugin ends its file when the job ends".to_owned()
+        }
         false => format!("events of NCCL's profiler plugin that cannot be read: {error}"),
     })?;
     too_many(events.len())?;
@@ -256,7 +258,10 @@ pub(super) mod tests {
             let times = if more.is_empty() {
                 String::new()
             } else {
-                format!(",\"event_trace_ts\":{{\"coll_start_ts\":{start},\"coll_stop_ts\":{},\"kernel_events\":[]}}", start + 100)
+                format!(
+                    ",\"event_trace_ts\":{{\"coll_start_ts\":{start},\"coll_stop_ts\":{},\"kernel_events\":[]}}",
+                    start + 100
+                )
             };
             format!(
                 "{{\"header\":{{\"id\":\"0x7f\",\"comm_name\":\"unknown\",\"rank\":{rank},\"n_ranks\":2,\"nnodes\":1}},\"metadata\":{{\
@@ -295,7 +300,8 @@ pub(super) mod tests {
         let text = text.replace("\"n_ranks\":2", "\"n_ranks\":4");
         let all = recordings(inspected(&text).unwrap(), "x").unwrap();
         assert!(join(all, 4).unwrap_err().to_string().contains("ranks 1, 3 of 4 missing"));
-        let part = inspected_rank(0, "") + &inspected_rank(1, "").replace("0x7f", "0x99").replace("\"n_ranks\":2", "\"n_ranks\":9");
+        let part = inspected_rank(0, "")
+            + &inspected_rank(1, "").replace("0x7f", "0x99").replace("\"n_ranks\":2", "\"n_ranks\":9");
         let why = recordings(inspected(&part).unwrap(), "x").unwrap_err();
         assert!(why.contains("give the files of all processes"), "{why}");
         let cut = inspected(&text[..text.len() - 5]).unwrap_err();

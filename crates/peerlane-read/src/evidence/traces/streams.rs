@@ -236,7 +236,6 @@ pub(super) fn records(kept: Kept, notes: &mut Vec<String>) -> (Vec<Record>, Spli
     (found, split)
 }
 
-
 /// Steps in which far less was launched than in the others.
 fn cut_steps(steps: &BTreeMap<String, Span>, host: &Host) -> Option<String> {
     let mut launches: Vec<f64> = host.launches.values().copied().collect();

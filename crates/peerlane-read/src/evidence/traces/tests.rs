@@ -187,6 +187,11 @@ fn nodes_that_cannot_be_are_named() {
     }
     let some = super::read("t.et", &file(&[on_host, collective(4, &[], 0, 8, None)])).unwrap();
     assert!(some.notes[0].contains("1 of 2 collectives are marked as the host's"), "{:?}", some.notes);
+    // what a converter lost
+    let apart: Vec<Vec<u8>> =
+        (0..2).flat_map(|i| [compute(2 * i, &[], 5), collective(2 * i + 1, &[], 0, 8, None)]).collect();
+    let lost = super::read("t.et", &file(&apart)).unwrap();
+    assert!(lost.notes[0].starts_with("No collective waits for computing"), "{:?}", lost.notes);
     // callers that contradict data dependencies are left out, and said to be
     let called = [node(1, "a", 4, &[2], 1, &[]), node(2, "b", 4, &[], 1, &[number(4, 1)])];
     assert!(super::read("t.et", &file(&called)).unwrap().notes[0].contains("contradict"));

@@ -60,7 +60,10 @@ fn packets_are_read_when_they_have_come() {
     let text = plan("memory", &[&put("memory").replace("\"put\"", "\"ppkt\""), unpack]);
     let joined = joined(&text, 64).unwrap();
     let sent = joined.acts.iter().position(|act| *act == Act::Message(0, 1, 32)).unwrap() as u32;
-    assert!(joined.waits.iter().any(|(a, b)| *a == sent && joined.acts[*b as usize] == Act::Pause(1, 0.0)), "{joined:?}");
+    assert!(
+        joined.waits.iter().any(|(a, b)| *a == sent && joined.acts[*b as usize] == Act::Pause(1, 0.0)),
+        "{joined:?}"
+    );
 }
 
 #[test]
@@ -68,19 +71,28 @@ fn a_plan_that_would_hang_or_cannot_be_is_said() {
     let refused = |operations: &[&str]| joined(&plan("memory", operations), 1 << 20).unwrap_err();
     let (put, signal, wait) = (put("memory"), on_channel("signal", "memory"), on_channel("wait", "memory"));
     let why = refused(&[&put, &wait]);
-    assert!(why.contains("GPU 0, thread block 0, operation 1 (wait) waits for a signal of GPU 1 that is never sent"), "{why}");
+    assert!(
+        why.contains("GPU 0, thread block 0, operation 1 (wait) waits for a signal of GPU 1 that is never sent"),
+        "{why}"
+    );
     assert!(refused(&[&wait, &signal]).contains("wait for each other in a circle"));
     let acquire = "{\"name\": \"sem_acquire\", \"semaphore_ids\": [0]}";
     assert!(refused(&[acquire]).contains("GPU 0 acquires semaphore 0 1 times"));
     assert!(refused(&[&put.replace("\"buffer_id\": 0", "\"buffer_id\": 7")]).contains("remote buffer 7 is none"));
-    assert!(refused(&["{\"name\": \"gstore\", \"channel_type\": \"switch\"}"]).contains("multicast through the switch"));
+    assert!(
+        refused(&["{\"name\": \"gstore\", \"channel_type\": \"switch\"}"]).contains("multicast through the switch")
+    );
     assert!(refused(&[&signal.replace("[0]", "[3]")]).contains("channel 3 is not among those of its thread block"));
     let whole = plan("memory", &[&put]);
     assert!(joined(&whole[..whole.len() - 4], 8).unwrap_err().contains("cut off"));
-    assert!(joined(&whole.replace("\"id\": 1, \"input", "\"id\": 4, \"input"), 8).unwrap_err().contains("has the id 4"));
+    assert!(
+        joined(&whole.replace("\"id\": 1, \"input", "\"id\": 4, \"input"), 8).unwrap_err().contains("has the id 4")
+    );
     assert!(joined("{\"gpus\": [{\"inputChunks\": 1}]}", 8).unwrap_err().contains("before 0.7"));
     // loops within a pipeline are one pass
-    let pipeline = format!("{{\"name\": \"pipeline\", \"iter_context\": {{\"unit_size\": 4, \"num_chunks\": 1}}, \"ops\": [{put}]}}");
+    let pipeline = format!(
+        "{{\"name\": \"pipeline\", \"iter_context\": {{\"unit_size\": 4, \"num_chunks\": 1}}, \"ops\": [{put}]}}"
+    );
     let once = joined(&plan("memory", &[&pipeline]), 1 << 20).unwrap();
     assert_eq!(once.acts.iter().filter(|act| matches!(act, Act::Message(..))).count(), 2);
 }
