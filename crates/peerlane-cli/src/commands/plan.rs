@@ -127,11 +127,15 @@ fn slower(plan: &PlanDocument, split: &PlannedSplit) -> String {
     let fastest = plan.best.iter().map(|split| split.step.time).fold(f64::INFINITY, f64::min);
     if std::ptr::eq(first, split) {
         let faster = first.step.time > fastest;
-        return if faster { "first: fewer kinds".to_owned() } else { String::new() };
+        return if faster { "first: simpler".to_owned() } else { String::new() };
     }
     if split.step.time < first.step.time {
         let less = percent(1.0 - split.step.time / first.step.time);
-        return format!("{less} faster, {} kinds for {}", split.kinds, first.kinds);
+        let more = match split.kinds == first.kinds {
+            true => format!("cp {} for {}", split.cp, first.cp),
+            false => format!("{} kinds for {}", split.kinds, first.kinds),
+        };
+        return format!("{less} faster, {more}");
     }
     let more = percent(split.step.time / first.step.time - 1.0);
     match split.loses_by.first().filter(|loss| loss.time > 0.0) {

@@ -39,7 +39,8 @@ pub struct PlanDocument {
     pub splits: usize,
     /// Of these, those that fit.
     pub fitting: usize,
-    /// The fastest, the fastest first; before them one with fewer kinds of parallelism that takes at most 2 % longer.
+    /// The fastest, the fastest first; before them one with fewer kinds of parallelism, or shorter rings,
+    /// that takes at most 2 % longer.
     pub best: Vec<PlannedSplit>,
     /// A faster one that does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]

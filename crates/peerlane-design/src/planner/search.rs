@@ -22,8 +22,8 @@ const MOST_CHUNKS: usize = 12;
 const WORTH_SAYING: f64 = 1.5;
 /// Most sequences of a micro-batch.
 const MOST_SEQUENCES: usize = 64;
-/// A split with fewer kinds of parallelism comes first where it is no slower than this multiple of the fastest: what it takes to run
-/// more of them is not in the model.
+/// A split with fewer kinds of parallelism, or of as many one with shorter rings of keys and values, comes first where it is no slower than
+/// this multiple of the fastest: what it takes to run more of them is not in the model, and few programs have long rings.
 pub const WORTH_A_KIND: f64 = 1.02;
 
 /// A split with what it costs.
@@ -143,10 +143,10 @@ pub fn search(
     }
     least.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));
     let mut slowest = f64::INFINITY;
-    // by their number of kinds, the fastest
-    let mut simple: BTreeMap<usize, Planned> = BTreeMap::new();
+    // by their number of kinds and the length of rings, the fastest
+    let mut simple: BTreeMap<(usize, usize), Planned> = BTreeMap::new();
     for (time, _, split) in least.iter().filter(|(_, fits, _)| *fits) {
-        let kinds = kinds(split);
+        let kinds = (kinds(split), split.cp);
         let nearly = WORTH_A_KIND * found.best.first().map_or(f64::INFINITY, |first| first.cost.time());
         let fastest_alike = simple.get(&kinds).map_or(f64::INFINITY, |known| known.cost.time());
         if *time > slowest.max(nearly) {

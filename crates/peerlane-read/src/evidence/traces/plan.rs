@@ -382,11 +382,13 @@ impl<'p> Laying<'p> {
                 moves.push((remote(id)?.rank, rank, bytes(buffer), None));
             }
         }
+        // half of a packet are its flags
+        let of_packet = if packets { 2 } else { 1 };
         for buffer in &op.dst_buff {
             if let Some(id) = buffer.buffer_id {
                 let to = remote(id)?;
                 let scratch = (packets && to.kind == "s").then_some((buffer.index, buffer.size));
-                moves.push((rank, to.rank, bytes(buffer), scratch));
+                moves.push((rank, to.rank, bytes(buffer).saturating_mul(of_packet), scratch));
             }
         }
         if !scratch.is_empty() {

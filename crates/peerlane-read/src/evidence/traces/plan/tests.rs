@@ -59,7 +59,7 @@ fn packets_are_read_when_they_have_come() {
     let unpack = "{\"name\": \"upkt\", \"src_buff\": [{\"type\": \"s\", \"index\": 0, \"size\": 1}], \"dst_buff\": [{\"type\": \"o\", \"index\": 0, \"size\": 1}]}";
     let text = plan("memory", &[&put("memory").replace("\"put\"", "\"ppkt\""), unpack]);
     let joined = joined(&text, 64).unwrap();
-    let sent = joined.acts.iter().position(|act| *act == Act::Message(0, 1, 32)).unwrap() as u32;
+    let sent = joined.acts.iter().position(|act| *act == Act::Message(0, 1, 64)).unwrap() as u32;
     assert!(
         joined.waits.iter().any(|(a, b)| *a == sent && joined.acts[*b as usize] == Act::Pause(1, 0.0)),
         "{joined:?}"
