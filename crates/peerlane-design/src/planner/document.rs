@@ -73,7 +73,6 @@ pub struct PlannedSplit {
     /// What is computed again.
     pub recompute: &'static str,
     /// Whether gradients of weights fill the bubble.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub zero_bubble: bool,
     /// Kinds of parallelism: of the groups above those with more than one GPU, and `zero_bubble`.
     pub kinds: usize,
