@@ -21,8 +21,9 @@ struct Line {
     call: Option<OnHost>,
     #[serde(rename = "NvtxEvent")]
     range: Option<Range>,
-    /// All names at once.
-    data: Option<Vec<Value>>,
+    /// All names at once; later lists are what the program printed.
+    #[serde(default)]
+    data: Value,
     /// One name, as `--separate-strings` writes it.
     #[serde(default)]
     id: Value,
@@ -163,8 +164,9 @@ impl All {
         {
             self.ranges.push((process(&range.global_tid), span, name));
         }
-        for (number, name) in (0..).zip(line.data.unwrap_or_default()) {
-            self.names.insert(number, name.as_str().unwrap_or_default().to_owned());
+        if let (Value::Array(names), true) = (line.data, self.names.is_empty()) {
+            self.names
+                .extend((0..).zip(names).map(|(number, name)| (number, name.as_str().unwrap_or_default().to_owned())));
         }
         if let (Some(number), Some(name)) = (number(&line.id), line.value) {
             self.names.insert(number, name);

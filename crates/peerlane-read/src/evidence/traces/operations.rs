@@ -97,6 +97,13 @@ pub(super) fn recordings(mut all: Vec<Operation>, file: &str) -> Result<Vec<Reco
                   each other at once, and those of different communicators go beside each other."
             .to_owned(),
     });
+    let lasting = all.iter().any(|one| one.took > 0.0);
+    if !lasting {
+        notes.push(
+            "No operation says how long it took: let NCCL_PROFILE_EVENT_MASK have 64, for the kernels' times."
+                .to_owned(),
+        );
+    }
     let mut of_process: BTreeMap<u32, Vec<&Operation>> = BTreeMap::new();
     all.iter().for_each(|one| of_process.entry(numbered[one.process.as_str()]).or_default().push(one));
     let mut found = Vec::new();
@@ -124,7 +131,7 @@ pub(super) fn recordings(mut all: Vec<Operation>, file: &str) -> Result<Vec<Reco
             operations.iter().filter_map(|one| Some((one.start?, one.start? + one.took))).collect();
         let ends = || spans.iter().map(|span| span.1).fold(f64::NEG_INFINITY, f64::max);
         let began = spans.first().map(|span| span.0).filter(|_| timed);
-        let recorded = began.map(|began| Split::of(ends() - began, Vec::new(), spans.clone()));
+        let recorded = began.filter(|_| lasting).map(|began| Split::of(ends() - began, Vec::new(), spans.clone()));
         let notes = if found.is_empty() { std::mem::take(&mut notes) } else { Vec::new() };
         found.push(Recording {
             file: file.to_owned(),
@@ -184,7 +191,13 @@ fn records(
         }
         after.sort_unstable();
         after.dedup();
-        records.push(Record { id: one.number, what: what(one)?, after, delay, took: Some(one.took) });
+        records.push(Record {
+            id: one.number,
+            what: what(one)?,
+            after,
+            delay,
+            took: (one.took > 0.0).then_some(one.took),
+        });
     }
     Ok(records)
 }

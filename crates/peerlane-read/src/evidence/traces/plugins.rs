@@ -210,10 +210,11 @@ pub(super) fn events(text: &str) -> Result<Vec<Operation>, String> {
             "e" if of_operation => {
                 if let Some(place) = open.remove(&(event.cat, event.id)) {
                     let one = &mut found[place];
-                    let (from, to) =
-                        kernels.get(&place).copied().unwrap_or((one.start.unwrap_or_default() * 1e6, event.ts));
-                    one.start = Some(from / 1e6).filter(|at| at.is_finite());
-                    one.took = if (to - from).is_finite() { (to - from).max(0.0) / 1e6 } else { 0.0 };
+                    // without kernels, the end is that of enqueueing
+                    if let Some((from, to)) = kernels.get(&place).copied() {
+                        one.start = Some(from / 1e6).filter(|at| at.is_finite());
+                        one.took = if (to - from).is_finite() { (to - from).max(0.0) / 1e6 } else { 0.0 };
+                    }
                 }
                 current = None;
             }
@@ -334,6 +335,10 @@ pub(super) mod tests {
         let joined = join(open(std::slice::from_ref(&folder)).unwrap(), 2).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!((joined.ranks, joined.groups), (2, vec![vec![0, 1]]));
+        let enqueued = events(&plugin(0).replace("\"GPU\"", "\"PROXY\"")).unwrap();
+        assert_eq!((enqueued[0].took, enqueued[0].start), (0.0, Some(6e-6)));
+        let alone = recordings(enqueued, "x").unwrap();
+        assert!(alone[0].recorded.is_none() && alone[0].notes.iter().any(|note| note.contains("how long it took")));
         assert!(events(&plugin(0)[..80]).unwrap_err().contains("cut off"));
         assert!(events("[\n{}]\n").unwrap_err().contains("NCCL_PROFILE_EVENT_MASK"));
     }
