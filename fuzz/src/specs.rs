@@ -73,11 +73,12 @@ fn cluster(network: &str) -> Option<Cluster> {
     Some(cluster)
 }
 
-/// A recorded step of training, of one rank for all.
+/// A recorded step of training, of one rank for all or of several, or a plan.
 pub fn recording(data: &[u8]) {
     let cluster = Cluster::single(SMALL.clone());
-    let Ok(one) = traces::read("t.0.et", data) else { return };
-    let Ok(joined) = traces::join(vec![one], 2) else { return };
+    let ranks = traces::read_all("t.0.et", data);
+    let joined = ranks.and_then(|ranks| traces::join(ranks, 2)).or_else(|_| traces::planned("p.json", data, 1 << 20));
+    let Ok(joined) = joined else { return };
     let Ok(trace) = Recorded::of(&joined, &cluster, 1.0) else { return };
     if let Ok(outcome) = trace.outcome(&cluster, &mut Router::new(&cluster, Parts::embedded()), None) {
         assert!(outcome.time.is_finite() && outcome.time >= 0.0, "{} s", outcome.time);

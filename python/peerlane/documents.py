@@ -1965,6 +1965,8 @@ class StepSummary(Part):
     """GPUs that take part."""
     kind: str
     """`training`, `decode`, `prefill` or `serve`."""
+    layers: int
+    """Layers of the model."""
     memory: Memory
     """What a GPU's memory holds, of the stage that holds most."""
     memory_share: float | None = None
@@ -1979,6 +1981,8 @@ class StepSummary(Part):
     """Sequences of this length that fit each copy."""
     spent: tuple[SpentOn, ...]
     """What the time is spent on."""
+    stages: int
+    """Stages of a copy."""
     time: float
     """Seconds: of a step of training, until each sequence has a token, until prompts are read; of `serve` until a
     prompt has its first token.

@@ -232,7 +232,7 @@ impl Input {
         self.content().map_err(|cause| Refused::of(&self.path, cause))
     }
 
-    fn head(mut self, most: u64) -> Result<Vec<u8>, Refused> {
+    pub(crate) fn head(mut self, most: u64) -> Result<Vec<u8>, Refused> {
         let mut head = Vec::new();
         let read = self.by_ref().take(most).read_to_end(&mut head);
         read.map(|_| head).map_err(|cause| Refused::of(&self.path, cause))

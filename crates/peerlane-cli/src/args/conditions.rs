@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use peerlane::simulate::workload::Workload;
 
-use super::simulate::is_trace;
+use super::simulate::{is_plan, is_trace};
 use crate::live;
 
 /// Options that are about a measurement of this machine.
@@ -113,7 +113,8 @@ fn between_nodes(command: &str, given: &ArgMatches) -> Option<String> {
 fn sizes(given: &ArgMatches) -> Option<String> {
     let words: Vec<&String> =
         ["workload", "workloads"].into_iter().find_map(|id| given.try_get_many::<String>(id).ok().flatten())?.collect();
-    let sized = |word: &&String| !is_trace(word) && word.parse::<Workload>().map_or(true, |w| w.is_sized());
+    let sized =
+        |word: &&String| is_plan(word) || !is_trace(word) && word.parse::<Workload>().map_or(true, |w| w.is_sized());
     let first = words.first().filter(|_| !words.iter().any(sized))?;
     on_the_command_line(given, "sizes").then(|| {
         format!("--sizes is for workloads that are done at several sizes, and {first} has its own: leave it out")

@@ -10,6 +10,7 @@ use peerlane::input_file;
 use peerlane::simulate::model_step::measured::Measured;
 use peerlane::simulate::scaling::Scaling;
 use peerlane::simulate::workload::{Sizes, Workload};
+use peerlane::traces::{Format, format_of};
 
 use super::{Detail, Machines, WhatIf};
 
@@ -36,8 +37,8 @@ WORKLOAD is one of:
   decode:…, prefill:…, serve:…
                             inference: a token of each sequence, prompts, and both on GPUs of their own
   FILE.jsonl                transfers, collectives and computations with their dependencies, one per line
-  FILE, FOLDER              a recorded step of training: Chakra's traces (.et, .json) or profiles of PyTorch (.json,
-                            .json.gz), one a rank or one for all
+  FILE, FOLDER              a recorded step of training: Chakra's traces (.et, .json), profiles of PyTorch (.json, .json.gz) or
+                            of Nsight Systems, logs of NCCL's plugins, one a rank or one for all; a plan of MSCCL++
 
 Sizes are as in nccl-tests; for a halo exchange, the size of one face.";
 
@@ -176,6 +177,12 @@ pub(crate) const HOP_LATENCY: f64 = 0.2;
 
 /// Endings of files that hold traces.
 const TRACES: [&str; 5] = [".jsonl", ".et", ".json", ".json.gz", ".gz"];
+
+/// Whether it is a file that has no size of its own: an execution plan of MSCCL++.
+pub(crate) fn is_plan(word: &str) -> bool {
+    let head = input_file::head(Path::new(word), 1 << 16);
+    is_trace(word) && head.is_ok_and(|head| format_of(&head) == Some(Format::Plan))
+}
 
 /// Whether a workload argument names a file or folder.
 pub(crate) fn is_trace(word: &str) -> bool {

@@ -76,7 +76,8 @@ fn show(out: &mut dyn Write, plan: &PlanDocument, verbose: bool) -> io::Result<(
             split.tp.to_string(),
         ];
         row.extend(contexts.then(|| split.cp.to_string()));
-        row.extend([split.pp.to_string(), split.chunks.to_string(), split.dp.to_string()]);
+        let chunks = if split.zero_bubble { "zb".to_owned() } else { split.chunks.to_string() };
+        row.extend([split.pp.to_string(), chunks, split.dp.to_string()]);
         row.extend(experts.then(|| split.ep.to_string()));
         row.extend([
             split.zero.to_string(),
@@ -120,9 +121,22 @@ fn recomputed(recompute: &str) -> &str {
     }
 }
 
-/// Why a split is slower than the first: what it spends most more time on.
+/// Why a split comes after the first: what it spends most more time on; and of the first, why it comes before a faster one.
 fn slower(plan: &PlanDocument, split: &PlannedSplit) -> String {
-    let Some(first) = plan.best.first().filter(|first| !std::ptr::eq(*first, split)) else { return String::new() };
+    let Some(first) = plan.best.first() else { return String::new() };
+    let fastest = plan.best.iter().map(|split| split.step.time).fold(f64::INFINITY, f64::min);
+    if std::ptr::eq(first, split) {
+        let faster = first.step.time > fastest;
+        return if faster { "first: simpler".to_owned() } else { String::new() };
+    }
+    if split.step.time < first.step.time {
+        let less = percent(1.0 - split.step.time / first.step.time);
+        let more = match split.kinds == first.kinds {
+            true => format!("cp {} for {}", split.cp, first.cp),
+            false => format!("{} kinds for {}", split.kinds, first.kinds),
+        };
+        return format!("{less} faster, {more}");
+    }
     let more = percent(split.step.time / first.step.time - 1.0);
     match split.loses_by.first().filter(|loss| loss.time > 0.0) {
         Some(Loss { on, time }) if *time >= 1.0 => format!("{more}, {on} {} s", number(*time)),

@@ -9,6 +9,7 @@ use peerlane::cluster::Cluster;
 use peerlane::collectives::Ring;
 use peerlane::one_line::shown;
 use peerlane::simulate::estimate::Estimate;
+use peerlane::simulate::model_step::timeline;
 use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
@@ -44,7 +45,10 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         let _bar = Bar::waiting(&format!("simulating {}", cluster.name));
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
-            let text = picture::chrome_trace(cluster, &last, document.points.last());
+            let text = match &document.step {
+                Some(step) => timeline::chrome_trace(step),
+                None => picture::chrome_trace(cluster, &last, document.points.last()),
+            };
             // a result that cannot be written is still shown
             written = output_file::write(path, text);
         }

@@ -175,18 +175,22 @@ pub(crate) fn job(
     if let [word] = words
         && word.ends_with(".jsonl")
     {
-        let text = input_file::text(Path::new(word), Kind::Trace)?;
-        let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
-        if how.compute_scale.is_some() {
-            return Err(Failure::new(format!(
-                "--compute-scale is for recorded traces: write other seconds into {word}"
-            )));
+        let bytes = input_file::read(Path::new(word), Kind::Trace)?;
+        // others write lines of JSON, too
+        if traces::format_of(&bytes).is_none() {
+            let text = String::from_utf8(bytes).map_err(|_| Failure::new(format!("{word}: not UTF-8 text")))?;
+            let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+            if how.compute_scale.is_some() {
+                return Err(Failure::new(format!(
+                    "--compute-scale is for recorded traces: write other seconds into {word}"
+                )));
+            }
+            return Ok(Job::Trace(word.clone(), Box::new(trace)));
         }
-        return Ok(Job::Trace(word.clone(), Box::new(trace)));
     }
     let paths: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
-    let recordings = traces::open(&paths).map_err(|e| Failure::new(e.to_string()))?;
-    let joined = traces::join(recordings, cluster.places().len()).map_err(|e| Failure::new(e.to_string()))?;
+    let size = sizes.iter().map(|size| size.0).max().unwrap_or(1 << 20);
+    let joined = traces::joined(&paths, cluster.places().len(), size).map_err(|e| Failure::new(e.to_string()))?;
     let trace = Recorded::of(&joined, cluster, how.compute_scale.unwrap_or(1.0)).map_err(of_trace)?;
     Ok(Job::Trace(named, Box::new(trace)))
 }

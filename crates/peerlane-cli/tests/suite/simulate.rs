@@ -272,7 +272,48 @@ fn recorded_steps_that_do_not_match_are_refused() {
     assert!(error.contains("gone/rank0.et"), "{error}");
     let seed = crate::docs::root().join("fuzz/seeds/recording/chakra.et");
     let error = refused(&["check", seed.to_str().unwrap()]);
-    assert!(error.contains("an execution trace of Chakra, 3 nodes, 1 of them collectives"), "{error}");
+    assert!(error.contains("an execution trace of Chakra, 1 rank, 3 records; communication: 1 all-reduce"), "{error}");
     let text = out(&["simulate", "h200x4-vm", "-w", seed.to_str().unwrap()]);
     assert!(text.contains("One trace is given for 4 ranks"), "{text}");
+}
+
+#[test]
+fn every_kind_of_trace_is_said_and_played() {
+    for (name, what, played) in [
+        (
+            "nsys.jsonl",
+            "an export of Nsight Systems, 2 ranks, 8 records; communication of a rank: 1 all-reduce",
+            "recorded us",
+        ),
+        ("plugin.json", "events of NCCL's profiler plugin, 2 ranks, 2 records", "all-reduce"),
+        ("inspector.json", "AllGather of a job", "all-gather"),
+        ("host.json", "PyTorch's trace of the host, 1 rank, 2 records", "no times: collectives are"),
+        ("plan.json", "an execution plan of MSCCL++, all-reduce 'halves', 2 GPUs", "'halves' of MSCCL++ at 1 MiB"),
+    ] {
+        let seed = crate::docs::root().join("fuzz/seeds/recording").join(name);
+        let seed = seed.to_str().unwrap();
+        let said = match name {
+            "inspector.json" => out(&["check", "-v", seed]),
+            _ => refused(&["check", seed]),
+        };
+        assert!(said.contains(what), "{name}: {said}");
+        let sizes: &[&str] = if name == "plan.json" { &["--sizes", "1MiB"] } else { &[] };
+        let text = out(&[&["simulate", "h200x4-vm", "-w", seed], sizes].concat());
+        assert!(text.contains(played), "{name}: {text}");
+        let json = json(&[&["simulate", "h200x4-vm", "--json", "-w", seed], sizes].concat());
+        assert!(json["trace"]["simulated"]["time"].as_f64().unwrap() > 0.0, "{json}");
+    }
+}
+
+#[test]
+fn a_computed_step_has_a_timeline() {
+    let path = file("simulate", "step-timeline.json", "");
+    let workload = "training:model=llama-3-8b,tp=2,pp=2,batch=16";
+    let step = json(&["simulate", "hgx-h100", "-w", workload, "--json", "--trace", &path]);
+    let trace: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let of_first = |event: &&serde_json::Value| event["ph"] == "X" && event["pid"] == 0 && event["tid"] == 0;
+    let all = trace["traceEvents"].as_array().unwrap();
+    let time: f64 = all.iter().filter(of_first).map(|event| event["dur"].as_f64().unwrap()).sum();
+    let printed = step["step"]["time"].as_f64().unwrap() * 1e6;
+    assert!((time / printed - 1.0).abs() < 1e-6, "{time} us for {printed}");
 }

@@ -3,7 +3,7 @@
 use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
-use super::search::{Found, Planned};
+use super::search::{Found, Planned, kinds};
 use crate::cluster::Cluster;
 use crate::simulate::model_step::compute::Gpu;
 use crate::simulate::model_step::measured::Measured;
@@ -39,7 +39,8 @@ pub struct PlanDocument {
     pub splits: usize,
     /// Of these, those that fit.
     pub fitting: usize,
-    /// The fastest, the fastest first.
+    /// The fastest, the fastest first; before them one with fewer kinds of parallelism, or shorter rings,
+    /// that takes at most 2 % longer.
     pub best: Vec<PlannedSplit>,
     /// A faster one that does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,9 +72,13 @@ pub struct PlannedSplit {
     pub mbs: usize,
     /// What is computed again.
     pub recompute: &'static str,
+    /// Whether gradients of weights fill the bubble.
+    pub zero_bubble: bool,
+    /// Kinds of parallelism: of the groups above those with more than one GPU, and `zero_bubble`.
+    pub kinds: usize,
     /// What it takes.
     pub step: StepSummary,
-    /// Why it is slower than the first: what it spends more time on, in seconds, the most first.
+    /// Why it is slower than the first, or faster: what it spends more time on, in seconds, the most first.
     pub loses_by: Vec<Loss>,
 }
 
@@ -129,6 +134,8 @@ pub(super) fn document(
             zero: split.zero,
             mbs: split.mbs,
             recompute: split.recompute.name(),
+            zero_bubble: split.zero_bubble,
+            kinds: kinds(&split),
             step: of_training(&job, gpu, &planned.cost, rates),
             loses_by: loses_by(&first, &planned.cost.spent),
         }

@@ -4,7 +4,7 @@ mod document;
 mod search;
 
 pub use document::{Loss, PlanDocument, PlannedSplit, TooLarge};
-pub use search::{Found, Planned, candidates, search};
+pub use search::{Found, Planned, WORTH_A_KIND, candidates, kinds, search};
 
 use crate::cluster::Cluster;
 use crate::simulate::SimulateError;

@@ -4,6 +4,8 @@
 //! are tried in the order of what they take without communication, which is the least that they can take, until no other can be
 //! among the best.
 
+use std::collections::BTreeMap;
+
 use crate::simulate::SimulateError;
 use crate::simulate::model_step::architecture::Architecture;
 use crate::simulate::model_step::compute::Gpu;
@@ -20,6 +22,9 @@ const MOST_CHUNKS: usize = 12;
 const WORTH_SAYING: f64 = 1.5;
 /// Most sequences of a micro-batch.
 const MOST_SEQUENCES: usize = 64;
+/// A split with fewer kinds of parallelism, or of as many one with shorter rings of keys and values, comes first where it is no slower than
+/// this multiple of the fastest: what it takes to run more of them is not in the model, and few programs have long rings.
+pub const WORTH_A_KIND: f64 = 1.02;
 
 /// A split with what it costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +38,7 @@ pub struct Planned {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// The fastest that fit, the fastest first.
+    /// The fastest that fit, the fastest first, but for one with fewer kinds of parallelism that is nearly as fast.
     pub best: Vec<Planned>,
     /// The fastest that does not fit, where it is faster than all that do.
     pub too_large: Option<Planned>,
@@ -73,7 +78,11 @@ pub fn candidates(job: &Training, gpus: usize, node_size: usize) -> Vec<Split> {
                             for (zero, recompute) in
                                 zeros.iter().flat_map(|zero| Recompute::ALL.map(|how| (*zero, how)))
                             {
-                                found.push(Split { mbs, chunks, ep, zero, recompute, ..base });
+                                let split = Split { mbs, chunks, ep, zero, recompute, ..base };
+                                found.push(split);
+                                if pp > 1 && chunks == 1 {
+                                    found.push(Split { zero_bubble: true, ..split });
+                                }
                             }
                         }
                     }
@@ -100,7 +109,13 @@ fn powers(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1_usize), |n| n.checked_mul(2)).take_while(move |n| *n <= most.max(1))
 }
 
-/// The `top` fastest of these splits that fit.
+/// How many kinds of parallelism a split has; gradients of weights that fill the bubble are one that few programs have.
+pub fn kinds(split: &Split) -> usize {
+    let Split { tp, cp, pp, dp, ep, zero_bubble, .. } = *split;
+    [tp > 1, cp > 1, pp > 1, dp > 1, ep > 1, zero_bubble].into_iter().filter(|is| *is).count()
+}
+
+/// The `top` fastest of these splits that fit; before them one with fewer kinds of parallelism that is nearly as fast.
 ///
 /// # Errors
 /// Where a rate is not known.
@@ -128,14 +143,26 @@ pub fn search(
     }
     least.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));
     let mut slowest = f64::INFINITY;
+    // by their number of kinds and the length of rings, the fastest
+    let mut simple: BTreeMap<(usize, usize), Planned> = BTreeMap::new();
     for (time, _, split) in least.iter().filter(|(_, fits, _)| *fits) {
-        if *time > slowest {
+        let kinds = (kinds(split), split.cp);
+        let nearly = WORTH_A_KIND * found.best.first().map_or(f64::INFINITY, |first| first.cost.time());
+        let fastest_alike = simple.get(&kinds).map_or(f64::INFINITY, |known| known.cost.time());
+        if *time > slowest.max(nearly) {
             break;
+        }
+        if *time > slowest && *time >= fastest_alike {
+            continue;
         }
         found.tried += 1;
         let job = Training { split: *split, ..job.clone() };
         let cost = Stepper::new(&job, gpu, gpus)?.cost(rates)?;
-        found.best.push(Planned { split: *split, cost });
+        let planned = Planned { split: *split, cost };
+        if planned.cost.time() < fastest_alike {
+            simple.insert(kinds, planned.clone());
+        }
+        found.best.push(planned);
         found.best.sort_by(|a, b| a.cost.time().total_cmp(&b.cost.time()).then_with(|| a.split.cmp(&b.split)));
         found.best.truncate(top);
         if found.best.len() == top {
@@ -143,6 +170,11 @@ pub fn search(
         }
     }
     let first = found.best.first().map_or(f64::INFINITY, |first| first.cost.time());
+    if let Some(simplest) = simple.into_values().find(|planned| planned.cost.time() <= WORTH_A_KIND * first) {
+        found.best.retain(|planned| planned.split != simplest.split);
+        found.best.insert(0, simplest);
+        found.best.truncate(top);
+    }
     let most = gpu.memory.map_or(f64::INFINITY, |size| WORTH_SAYING * size);
     for (time, _, split) in least.iter().filter(|(_, fits, _)| !*fits) {
         let fastest = found.too_large.as_ref().map_or(first, |known| known.cost.time());

@@ -51,6 +51,9 @@ fn all(job: &Training, gpus: usize) -> Vec<Split> {
                                         ..Split::default()
                                     };
                                     found.push(split);
+                                    if pp > 1 && chunks == 1 {
+                                        found.push(Split { zero_bubble: true, ..split });
+                                    }
                                 }
                             }
                         }
@@ -117,7 +120,7 @@ fn the_best_is_within_three_percent_of_the_best_of_all() {
         (cases, worst) = (cases + 1, worst.max(ratio));
     }
     assert!(none < 30, "{none} cases without a split that fits");
-    assert!(worst < 1.01, "the manual says 1 %: {worst}");
+    assert!(worst < 1.0 + 0.025, "the manual says 2.5 %: {worst}");
 }
 
 #[test]
@@ -131,10 +134,30 @@ fn what_is_shown_is_what_a_simulation_says_and_the_first_is_the_fastest() {
         let step = crate::simulate::model_step::Step::read("training", words).unwrap().unwrap();
         let (summary, _) = step.summary(&cluster, None, None).unwrap();
         assert!((summary.time / split.step.time - 1.0).abs() < 1e-9, "{words}");
-        assert!(split.step.memory.fits.unwrap() && split.step.time >= plan.best[0].step.time);
+        assert!(split.step.memory.fits.unwrap() && split.step.time * WORTH_A_KIND >= plan.best[0].step.time);
+        let first = &plan.best[0];
+        assert!((split.kinds, split.cp) > (first.kinds, first.cp) || split.step.time >= first.step.time, "{words}");
         let loss: f64 = split.loses_by.iter().map(|loss| loss.time).sum();
         assert!((loss - (split.step.time - plan.best[0].step.time)).abs() < 1e-9);
     }
+}
+
+#[test]
+fn fewer_kinds_come_first_where_they_are_nearly_as_fast() {
+    let cluster = cluster("hgx-h100", 2);
+    let request = Request::new("llama-3-8b", Amount::Sequences(64), None, "", None, 64).unwrap();
+    let plan = request.plan(&cluster).unwrap();
+    let fastest = plan.best.iter().map(|split| split.step.time).fold(f64::INFINITY, f64::min);
+    let first = &plan.best[0];
+    assert!(first.step.time <= WORTH_A_KIND * fastest);
+    for split in plan.best.iter().filter(|split| split.step.time <= WORTH_A_KIND * fastest) {
+        let simpler = (split.kinds, split.cp) < (first.kinds, first.cp);
+        assert!(!simpler, "{} is simpler than {}", split.workload, first.workload);
+    }
+    // stages that fill their bubbles are searched
+    let job = &request.job;
+    let splits = candidates(job, 16, 8);
+    assert!(splits.iter().any(|split| split.zero_bubble && split.pp > 1));
 }
 
 #[test]

@@ -165,6 +165,16 @@ impl Job {
         }
     }
 
+    /// Whether what is played goes between GPUs as the library lets it.
+    fn by_library(&self) -> bool {
+        match self {
+            Job::Workload(workload, _) => matches!(workload, Workload::AllToAll(Costs::Library)),
+            // a trace without a collective names what moves itself
+            Job::Trace(_, trace) => !trace.groups.is_empty(),
+            Job::Program(..) | Job::Step(..) => false,
+        }
+    }
+
     fn workload(&self) -> Option<&Workload> {
         if let Job::Workload(workload, _) = self { Some(workload) } else { None }
     }
@@ -190,7 +200,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Step(..) => Vec::new(),
     };
     let gpus = job.gpus(cluster);
-    let seen = matches!(job.workload(), Some(Workload::AllToAll(Costs::Library))).then(|| library::with_peers(cluster));
+    let seen = job.by_library().then(|| library::with_peers(cluster));
     let cluster = seen.as_ref().unwrap_or(cluster);
     let (mut points, mut last) = (Vec::new(), Outcome::default());
     let mut estimate: Option<Estimate> = None;

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::SimulateError;
 use super::estimate::Estimate;
-use super::library::{Library, before_exchange};
+use super::library::{Exchange, Library};
 use super::outcome::{Limits, Outcome, run_within};
 use super::program::{Group, Program, Round, Step};
 use crate::cluster::rings::RingFinder;
@@ -241,7 +241,9 @@ impl Recorded {
             true => Limits { events: usize::MAX, counted_from: usize::MAX, ..Limits::default() },
             false => Limits::default(),
         };
-        let mut outcome = run_within(&program, router, Engine::Ce, limits)?;
+        // the library's kernels move bytes themselves
+        let engine = if self.groups.is_empty() { Engine::Ce } else { Engine::Sm };
+        let mut outcome = run_within(&program, router, engine, limits)?;
         // pauses and communication are no computing
         outcome.computed =
             self.done.iter().map(|done| if let Done::Compute { seconds, .. } = done { *seconds } else { 0.0 }).sum();
@@ -375,7 +377,8 @@ struct Laid<'l, 'm, 'a> {
     /// By collective, a node's GPUs and the number of nodes.
     libraries: HashMap<(Collective, Vec<NodeId>, u32), Library>,
     moves: HashMap<(Collective, u32), Moves>,
-    numbers: HashMap<(Collective, u32, u64), (u32, f64)>,
+    /// With when its bytes begin, and how many move: those of an exchange more slowly.
+    numbers: HashMap<(Collective, u32, u64), (u32, f64, f64)>,
     groups: Vec<Group>,
 }
 
@@ -386,9 +389,10 @@ impl Laid<'_, '_, '_> {
         (number, members): (u32, &[Place]),
         bytes: u64,
     ) -> Result<Step, SimulateError> {
-        if let Some((group, delay)) = self.numbers.get(&(collective, number, bytes)) {
-            return Ok(Step::Together { group: *group, bytes: bytes as f64, delay: *delay });
+        if let Some((group, delay, bytes)) = self.numbers.get(&(collective, number, bytes)) {
+            return Ok(Step::Together { group: *group, bytes: *bytes, delay: *delay });
         }
+        let mut moved = bytes as f64;
         let moves = match self.moves.get(&(collective, number)) {
             Some(moves) => Arc::clone(moves),
             None => {
@@ -400,7 +404,9 @@ impl Laid<'_, '_, '_> {
         let (group, delay) = match collective {
             _ if moves.is_empty() => (Group { moves, rate: None, by: String::new() }, 0.0),
             Collective::AllToAll => {
-                let delay = before_exchange(&self.part(members), Ranks::ProcessEach)?;
+                let exchange = Exchange::of(&self.part(members), Ranks::ProcessEach)?;
+                let delay = exchange.before(bytes as f64);
+                moved *= exchange.slower(bytes as f64);
                 (Group { moves, rate: None, by: String::new() }, delay)
             }
             _ => {
@@ -413,8 +419,8 @@ impl Laid<'_, '_, '_> {
         };
         self.groups.push(group);
         let place = self.groups.len() as u32 - 1;
-        self.numbers.insert((collective, number, bytes), (place, delay));
-        Ok(Step::Together { group: place, bytes: bytes as f64, delay })
+        self.numbers.insert((collective, number, bytes), (place, delay, moved));
+        Ok(Step::Together { group: place, bytes: moved, delay })
     }
 
     /// What moves, by byte of the collective.

@@ -19,12 +19,17 @@ impl Job {
     pub fn exchange(&self, sent: f64, moving: f64, start: f64) -> f64 {
         let simple = Protocol::Simple;
         let within = self.base(simple) + self.step(Algorithm::Ring, simple);
-        let (kernel, network, chunk) = match self.nodes {
-            1 => (within, 0.0, CHUNK[usize::from(!self.is_fabric())]),
-            _ => (within + NETWORK_STEP[0][simple as usize], self.network, CHUNK[1]),
+        let (kernel, network) = match self.nodes {
+            1 => (within, 0.0),
+            _ => (within + NETWORK_STEP[0][simple as usize], self.network),
         };
-        let first = if sent > 0.0 { (chunk * CHANNELS / sent).min(1.0) } else { 0.0 };
-        (start * kernel * US + network + moving * (1.0 + first)).max(start * self.enqueued())
+        (start * kernel * US + network + moving * self.exchange_slower(sent)).max(start * self.enqueued())
+    }
+
+    /// How many times as long the bytes of an exchange move as they would by themselves: the first chunks fill the pipeline.
+    pub fn exchange_slower(&self, sent: f64) -> f64 {
+        let chunk = CHUNK[usize::from(self.nodes > 1 || !self.is_fabric())];
+        1.0 + if sent > 0.0 { (chunk * CHANNELS / sent).min(1.0) } else { 0.0 }
     }
 
     /// Seconds that the host takes to enqueue the sends and receives of all peers, and to launch.

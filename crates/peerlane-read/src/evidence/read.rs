@@ -290,7 +290,7 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
 
 /// Says of a recorded step what it is: it describes no machine. Profiles of PyTorch do.
 fn refuse_trace(name: &str, bytes: &[u8]) -> Result<(), ReadError> {
-    match traces::described(name, bytes) {
+    match traces::described(name, bytes, bytes.len() as u64 > MAX_SOURCE_BYTES) {
         Some(what) => Err(ReadError::Trace(name.to_owned(), what)),
         None => Ok(()),
     }
@@ -460,6 +460,10 @@ fn bytes_of(path: &Path, opened: Result<Input, Refused>) -> Result<Vec<u8>, Read
     let input = opened?;
     // its size is known before 64 MiB of it are read
     if input.size() > MAX_SOURCE_BYTES {
+        let head = input.head(HEAD_BYTES)?;
+        if traces::format_of(&head).is_some() {
+            refuse_trace(&shown(path), &input_file::read(path, Kind::Trace)?)?;
+        }
         return Err(ReadError::TooLarge(shown(path)));
     }
     read_bytes(&shown(path), input)

@@ -30,10 +30,39 @@ fn job_of(cluster: &Cluster, router: &mut Router, run: Ranks) -> Result<Job, Sim
     Ok(Job { run, ..job(&mut count, Collective::AllToAll, medium)? })
 }
 
-/// Seconds before the first byte of an all-to-all among all GPUs moves.
-pub(in crate::simulate) fn before_exchange(cluster: &Cluster, run: Ranks) -> Result<f64, SimulateError> {
-    let mut router = Router::new(cluster, Parts::embedded());
-    Ok(job_of(cluster, &mut router, run)?.exchange(0.0, 0.0, cluster.latencies.stages))
+/// Bytes a second that no GPU sends more than.
+const FASTEST: f64 = 1e12;
+
+/// An all-to-all among all GPUs of a cluster, apart from the paths of its bytes.
+#[derive(Clone, Debug)]
+pub(in crate::simulate) struct Exchange {
+    job: Job,
+    start: f64,
+}
+
+impl Exchange {
+    /// # Errors
+    /// Where what the library does is not known.
+    pub(in crate::simulate) fn of(cluster: &Cluster, run: Ranks) -> Result<Self, SimulateError> {
+        let mut router = Router::new(cluster, Parts::embedded());
+        Ok(Exchange { job: job_of(cluster, &mut router, run)?, start: cluster.latencies.stages })
+    }
+
+    /// Seconds before the first byte moves, of `size` bytes a GPU: the host enqueues while what came first moves.
+    pub(in crate::simulate) fn before(&self, size: f64) -> f64 {
+        let least = size * Collective::AllToAll.bus_factor(self.job.ranks) / FASTEST;
+        self.time(size, least) - least * self.slower(size)
+    }
+
+    /// How many times as long the bytes move as by themselves, of `size` bytes a GPU with its own part.
+    pub(in crate::simulate) fn slower(&self, size: f64) -> f64 {
+        self.job.exchange_slower(size * Collective::AllToAll.bus_factor(self.job.ranks))
+    }
+
+    /// Seconds, where the bytes by themselves move for `moving`.
+    pub(in crate::simulate) fn time(&self, size: f64, moving: f64) -> f64 {
+        self.job.exchange(size * Collective::AllToAll.bus_factor(self.job.ranks), moving, self.start)
+    }
 }
 
 /// An all-to-all of `size` bytes a GPU that was played, with what the library takes.

@@ -7,7 +7,7 @@ mod exchange;
 mod expected;
 mod shared;
 
-pub(super) use exchange::{before_exchange, exchanged, with_peers};
+pub(super) use exchange::{Exchange, exchanged, with_peers};
 pub use expected::{ExpectedCollective, ExpectedPoint};
 
 pub(super) use shared::{Between, Share, all_edges};

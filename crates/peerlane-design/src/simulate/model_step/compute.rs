@@ -21,6 +21,15 @@ const BEST: f64 = 0.8;
 /// What attention reaches of what products do: on an A100 up to 0.73 of the data sheet's rate forward and 0.63 backward (Dao,
 /// FlashAttention-2, 2023), where products reach 0.87.
 const ATTENTION: f64 = 0.8;
+/// Bytes that attention moves in memory for each pair of tokens and head where it keeps its weights there, in a forward and in a backward
+/// pass, with masks and dropout as one kernel each: products write and read 2, the softmax reads and writes 2, dropout 2 and its mask 1;
+/// backward, products read what is kept and write its gradients, and each kernel reads both (Korthikanti et al., MLSys 2023, section 4.1,
+/// counts what of it stays).
+const EAGER: [f64; 2] = [13.0, 21.0];
+/// Bytes that a turn of keys and values costs for each number that it adds to: 2 are read of the turn's part, 4 of the sum, which is
+/// written (Liu et al., Ring Attention, 2023, algorithm 1; the same for gradients). Of causal attention in two parts a rank, a turn adds
+/// to all tokens or to half of them.
+const TURN: f64 = 0.75 * 10.0;
 /// Attention's operations in a backward pass over those of the forward pass, where it computes its weights again.
 pub(super) const ATTENTION_BACK: f64 = 2.5;
 
@@ -164,23 +173,37 @@ pub struct Work {
     pub imbalance: f64,
     /// What is multiplied.
     pub format: Format,
-    /// Whether attention's weights are computed again in the backward pass.
+    /// Whether attention keeps its weights out of memory, and computes them again in the backward pass.
     pub flash: bool,
+    /// Whether attention that does not is computed again.
+    pub again: bool,
+    /// GPUs that share each sequence, around which keys and values go.
+    pub cp: f64,
 }
 
 impl Work {
     /// A layer of a model, with experts or without.
     pub fn layer(&self, model: &Architecture, with_experts: bool, gpu: &Gpu) -> LayerTime {
-        let Work { tokens, seq, tp, expert_tp, imbalance, format, flash, .. } = *self;
+        let Work { tokens, seq, tp, expert_tp, imbalance, format, flash, again, .. } = *self;
         let layer: LayerParameters = model.layer(with_experts);
         let experts = 2.0 * layer.used / expert_tp * tokens * imbalance / gpu.products;
         let products = gpu.multiply(layer.common() / tp, tokens, format) + experts;
         let core = model.attention_operations(seq) / 2.0 * tokens / tp / gpu.attention;
         let between = self.moved(model, with_experts) / gpu.memory_rate;
-        let back = if flash { ATTENTION_BACK } else { 2.0 };
+        let pairs = if flash { 0.0 } else { tokens * seq * model.heads as f64 / tp / gpu.memory_rate };
+        let eager = EAGER.map(|bytes| bytes * pairs);
+        let [keys, value] = model.core();
+        let turns = TURN * (self.cp - 1.0) * tokens / tp / gpu.memory_rate;
+        let (heads, kept) = (model.heads as f64, model.kv_heads as f64);
+        let [turns, turns_back] = [heads * value, heads * keys + kept * (keys + value)].map(|width| width * turns);
+        let back = match (flash, again) {
+            (true, _) => ATTENTION_BACK * core,
+            (false, false) => 2.0 * core + eager[1],
+            (false, true) => 3.0 * core + eager[0] + eager[1],
+        };
         LayerTime {
-            forward: products + core + between,
-            backward: 2.0 * products + back * core + 2.0 * between,
+            forward: products + core + between + eager[0] + turns,
+            backward: 2.0 * products + back + 2.0 * between + turns_back,
             weights: products,
             core,
         }

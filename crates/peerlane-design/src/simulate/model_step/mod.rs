@@ -2,7 +2,8 @@
 //! parallelism, and inference. The planner searches over the same costs.
 //!
 //! [`architecture`] says what a model is, [`split`] how it is spread, [`compute`] how long a GPU computes, [`rates`] how long ranks
-//! communicate, [`memory`] what a GPU holds, [`training`] and [`serving`] what a step takes; [`report`] is the document of it.
+//! communicate, [`memory`] what a GPU holds, [`training`] and [`serving`] what a step takes; [`report`] is the document of it and [`timeline`] its
+//! picture.
 
 pub mod architecture;
 pub mod compute;
@@ -13,6 +14,7 @@ pub mod report;
 pub mod serving;
 pub mod spent;
 pub mod split;
+pub mod timeline;
 pub mod training;
 
 use super::SimulateError;

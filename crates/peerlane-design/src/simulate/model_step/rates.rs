@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::SimulateError;
-use super::super::library::{Between, Library, Share, all_edges, before_exchange};
+use super::super::library::{Between, Exchange, Library, Share, all_edges, with_peers};
 use crate::cluster::{Cluster, Component, Place, Router};
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
@@ -88,6 +88,8 @@ type Libraries = Rc<Vec<(Collective, Library)>>;
 /// Times on a cluster.
 pub struct Rates<'c> {
     cluster: &'c Cluster,
+    /// The same with the peer access that the library uses by itself.
+    peers: Rc<Cluster>,
     faster: Option<(Component, f64)>,
     gpus: Vec<NodeId>,
     run: Ranks,
@@ -107,6 +109,8 @@ struct Shares {
     within: Option<(f64, Option<u16>)>,
     between: Option<(f64, Option<u16>)>,
     begin: f64,
+    /// Of an all-to-all, how it begins.
+    exchange: Option<Exchange>,
 }
 
 impl<'c> Rates<'c> {
@@ -122,6 +126,7 @@ impl<'c> Rates<'c> {
         };
         Ok(Rates {
             cluster,
+            peers: Rc::new(with_peers(cluster)),
             faster,
             gpus,
             run: Ranks::ProcessEach,
@@ -147,6 +152,7 @@ impl<'c> Rates<'c> {
     pub fn silent(&self) -> Rates<'c> {
         Rates {
             cluster: self.cluster,
+            peers: Rc::clone(&self.peers),
             faster: None,
             gpus: self.gpus.clone(),
             run: self.run,
@@ -259,15 +265,16 @@ impl<'c> Rates<'c> {
         let slower = ways.into_iter().filter_map(|(share, bytes)| share.map(|(pace, by)| (bytes / pace, by)));
         let slowest = slower.max_by(|a, b| a.0.total_cmp(&b.0));
         let (moving, by) = slowest.unwrap_or((0.0, None));
-        Ok(Took { time: shares.begin + moving, by })
+        let time = shares.exchange.as_ref().map_or(shares.begin + moving, |exchange| exchange.time(bytes, moving));
+        Ok(Took { time, by })
     }
 
     /// An all-to-all: by byte that a rank sends to all of its group.
     fn pairs(&mut self, groups: Groups) -> Result<Shares, SimulateError> {
         let layout = self.layout(groups);
         let (n, local) = (groups.size as f64, layout.devices.len());
-        let begin = before_exchange(&layout.of(self.cluster), self.run)?;
-        let mut shares = Shares { within: None, between: None, begin };
+        let exchange = Some(Exchange::of(&layout.of(&self.peers), self.run)?);
+        let mut shares = Shares { within: None, between: None, begin: 0.0, exchange };
         if local > 1 {
             let sets: Vec<Vec<usize>> = self.node_groups(groups, local);
             let pairs = sets.iter().flat_map(|set| set.iter().flat_map(|a| set.iter().map(move |b| (*a, *b))));
@@ -295,7 +302,7 @@ impl<'c> Rates<'c> {
     /// Messages to the next rank of a group.
     fn next(&mut self, groups: Groups) -> Result<Shares, SimulateError> {
         let node_size = self.gpus.len();
-        let mut shares = Shares { within: None, between: None, begin: BEGIN };
+        let mut shares = Shares { within: None, between: None, begin: BEGIN, exchange: None };
         let within: Vec<(usize, usize)> =
             (0..node_size).map(|a| (a, a + groups.stride)).filter(|(_, b)| *b < node_size).collect();
         if !within.is_empty() && groups.stride < node_size {
@@ -336,7 +343,8 @@ impl<'c> Rates<'c> {
 
     /// The slowest of transfers within a node that all go at once: its rate, what holds it, and the longest time to begin.
     fn at_once(&mut self, pairs: &[(usize, usize)]) -> Result<(f64, Option<u16>, f64), SimulateError> {
-        let mut router = Router::new(self.cluster, Parts::embedded());
+        let peers = Rc::clone(&self.peers);
+        let mut router = Router::new(&peers, Parts::embedded());
         if let Some((component, factor)) = &self.faster {
             router.scale(component.clone(), *factor);
         }

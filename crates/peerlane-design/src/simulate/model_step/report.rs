@@ -23,6 +23,10 @@ pub struct StepSummary {
     pub gpus: usize,
     /// Copies of the model.
     pub copies: usize,
+    /// Layers of the model.
+    pub layers: usize,
+    /// Stages of a copy.
+    pub stages: usize,
     /// Micro-batches of a copy, in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batches: Option<usize>,
@@ -239,6 +243,8 @@ pub(crate) fn of_training(job: &Training, gpu: &Gpu, cost: &Cost, rates: &Rates)
         model: model(&job.model),
         gpus: cost.gpus,
         copies: cost.laid.copies,
+        layers: job.model.layers,
+        stages: job.split.pp,
         micro_batches: Some(cost.laid.micro),
         time,
         tokens: cost.tokens,
@@ -263,6 +269,8 @@ pub(super) fn of_serving(job: &Serving, gpu: &Gpu, served: &Served, rates: &Rate
         model: model(&job.model),
         gpus: served.gpus,
         copies: served.copies,
+        layers: job.model.layers,
+        stages: job.pp,
         micro_batches: None,
         time,
         tokens: served.tokens,

@@ -266,6 +266,8 @@ impl Serving {
             imbalance: self.imbalance,
             format: self.format,
             flash: true,
+            again: false,
+            cp: 1.0,
         };
         let mut bytes = 0.0;
         for (count, with_experts) in

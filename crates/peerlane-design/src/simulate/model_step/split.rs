@@ -9,7 +9,7 @@ use super::architecture::{Architecture, MODEL, read_model};
 /// What may be written of a step of training.
 const KNOWN: &str = "tp=8, sp|no-sp, cp=1, pp=1, v=1 (chunks a stage), zb (zero bubble), dp=…(all other GPUs), ep=1, zero=0|1|2|3, \
      mbs=1 (sequences of a micro-batch), micro=8 (micro-batches a copy) or batch= (sequences a step), seq= (or tokens=), \
-     recompute=none|selective|full, dtype=bf16|fp8, grads=4 (bytes), no-overlap, tp-overlap=, ep-overlap=, imbalance=1, \
+     recompute=none|selective|full, dtype=bf16|fp8, grads=4 (bytes), no-flash, no-overlap, tp-overlap=, ep-overlap=, imbalance=1, \
      tflops= or mfu= (of computing), memory= (GB a GPU)";
 /// The most of any count.
 const MOST: usize = 1 << 24;
@@ -217,6 +217,8 @@ pub struct Training {
     pub format: Format,
     /// Bytes of a gradient that is summed.
     pub gradient: f64,
+    /// Whether attention keeps its weights out of memory.
+    pub flash: bool,
     /// Whether sums over copies go on beside computing.
     pub overlap: bool,
     /// Share of the tensor group's communication that is hidden behind products.
@@ -280,6 +282,7 @@ impl Training {
             batch,
             format: Format::read(&mut given, "dtype", &[Format::Bf16, Format::Fp8])?,
             gradient: gradient as f64,
+            flash: !given.flag("no-flash"),
             overlap: !given.flag("no-overlap"),
             tp_overlap: given.numbered("tp-overlap", 1.0)?.unwrap_or(0.0),
             ep_overlap: given.numbered("ep-overlap", 1.0)?.unwrap_or(0.0),
@@ -306,6 +309,9 @@ impl Training {
         }
         if self.gradient != 4.0 {
             text.push_str(&format!(",grads={}", self.gradient));
+        }
+        if !self.flash {
+            text.push_str(",no-flash");
         }
         if !self.overlap {
             text.push_str(",no-overlap");

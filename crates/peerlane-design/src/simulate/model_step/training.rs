@@ -239,7 +239,9 @@ impl<'t> Stepper<'t> {
             expert_tp: self.expert_tp(),
             imbalance: if split.ep > 1 { job.imbalance } else { 1.0 },
             format: job.format,
-            flash: split.recompute != Recompute::None,
+            flash: job.flash && split.recompute != Recompute::None,
+            again: split.recompute == Recompute::Selective,
+            cp: split.cp as f64,
         };
         work.layer(&job.model, with_experts, self.gpu)
     }

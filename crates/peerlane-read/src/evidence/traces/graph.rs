@@ -163,7 +163,7 @@ impl Node {
             6 => (Collective::AllToAll, Size::Whole(bytes)),
             7 | 8 => (Collective::ReduceScatter, Size::Whole(bytes)),
             9 => (Collective::AllReduce, Size::Whole(8)),
-            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 / 1e6)),
+            3 | 4 if self.duration_us > 0 => return Ok(What::Known(self.duration_us as f64 / 1e6, None)),
             3 | 4 => {
                 return Err(format!(
                     "{}: a gather or scatter without a duration has no time that is known",
@@ -175,6 +175,33 @@ impl Node {
         let group = self.attributes.group.clone().map_or(Among::All, Among::Named);
         Ok(What::Collective { collective, group, bytes, number: None })
     }
+}
+
+/// Whether computing and collectives of a GPU wait for each other nowhere.
+fn unjoined(nodes: &[Node], waits: &[Vec<u32>], order: &[u32]) -> bool {
+    // of each node: whether computing, and whether a collective, comes before it
+    let mut before = vec![[false; 2]; nodes.len()];
+    let kind = |node: &Node| match node.kind {
+        NodeKind::Compute if !node.attributes.on_host => Some(0),
+        NodeKind::Collective if !node.attributes.on_host => Some(1),
+        _ => None,
+    };
+    let mut found = [0_usize; 2];
+    for at in order {
+        let mut own = [false; 2];
+        for from in &waits[*at as usize] {
+            let [computing, collective] = before[*from as usize];
+            let of = kind(&nodes[*from as usize]);
+            own = [own[0] || computing || of == Some(0), own[1] || collective || of == Some(1)];
+        }
+        before[*at as usize] = own;
+        match kind(&nodes[*at as usize]) {
+            Some(kind) if own[1 - kind] => return false,
+            Some(kind) => found[kind] += 1,
+            None => {}
+        }
+    }
+    found.iter().all(|count| *count > 1)
 }
 
 #[derive(serde::Deserialize)]
@@ -257,10 +284,52 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         let took = (node.duration_us > 0 && node.kind == NodeKind::Collective).then_some(node.duration_us as f64 / 1e6);
         records.push(Record { id: node.id, what, after, delay: 0.0, took });
     }
+    let of_kind = |kind: NodeKind| nodes.iter().filter(move |node| node.kind == kind);
+    let all = of_kind(NodeKind::Collective).count();
+    let on_host = of_kind(NodeKind::Collective).filter(|node| node.attributes.on_host).count();
+    let empty = |node: &&Node| node.attributes.comm_size == Some(0) && node.attributes.comm_type != Some(9);
+    let empty = of_kind(NodeKind::Collective).filter(|node| !node.attributes.on_host).filter(empty).count();
+    if on_host > 0 {
+        let what = format!(
+            "{on_host} of {all} collectives are marked as the host's (is_cpu_op), so that programs leave them out: set is_cpu_op to false, or \
+             convert again with Chakra of December 2024 or later"
+        );
+        if on_host == all {
+            return Err(what);
+        }
+        notes.push(format!("{what}."));
+    }
+    if empty > 0 {
+        let what = format!(
+            "{empty} of {all} collectives have a comm_size of 0: the converter lost it (uint64 for int64); convert again with Chakra of \
+             October 2024 or later"
+        );
+        if empty + on_host == all {
+            return Err(what);
+        }
+        notes.push(format!("{what}."));
+    }
+    if unjoined(&nodes, &waits, &order) {
+        notes.push(
+            "No collective waits for computing, and no computing for a collective, so that all of it goes at once: converters have lost \
+             what kernels of one stream wait for; link and convert the trace again with a newer Chakra."
+                .to_owned(),
+        );
+    }
     if timeless > 0 {
         notes.push(format!("{timeless} nodes have a number of operations and no duration, and take no time."));
     }
-    Ok(Recording { file: String::new(), rank: None, world: None, records, groups, steps: 0, recorded: None, notes })
+    Ok(Recording {
+        file: String::new(),
+        rank: None,
+        world: None,
+        records,
+        groups,
+        steps: 0,
+        recorded: None,
+        began: None,
+        notes,
+    })
 }
 
 /// Communicators that a metadata node lists.

@@ -68,7 +68,13 @@ struct Mine {
 pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, TraceError> {
     let mut notes: Vec<String> = Vec::new();
     for recording in &recordings {
-        notes.extend(recording.notes.iter().map(|note| format!("{}: {note}", recording.file)));
+        for note in &recording.notes {
+            let note = format!("{}: {note}", recording.file);
+            // ranks of one file
+            if notes.last() != Some(&note) {
+                notes.push(note);
+            }
+        }
     }
     if recordings.len() == 1 && recordings[0].world != Some(1) {
         recordings = replicated(recordings.remove(0), gpus)?;
@@ -78,6 +84,8 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
     }
     let ranks = in_order(recordings)?;
     at_most(ranks.iter().map(|rank| rank.records.len()).sum())?;
+    notes.extend(different_steps(&ranks));
+    notes.extend(different_clocks(&ranks));
     let mut joined = Joined {
         ranks: ranks.len(),
         steps: ranks.iter().map(|rank| rank.steps).max().unwrap_or_default(),
@@ -91,7 +99,7 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
         || ranks
             .iter()
             .flat_map(|rank| &rank.records)
-            .any(|r| matches!(r.what, What::Send { .. } | What::Receive { .. } | What::Known(_)));
+            .any(|r| matches!(r.what, What::Send { .. } | What::Receive { .. } | What::Known(..)));
     if !any {
         let (n, file) =
             (ranks.iter().map(|rank| rank.records.len()).sum::<usize>(), ranks.first().map_or("", |r| &r.file));
@@ -105,8 +113,44 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
     }
     builder.messages(&ranks)?;
     builder.others(&ranks);
-    builder.circle()?;
+    circle(&builder.joined)?;
     Ok(builder.joined)
+}
+
+/// Ranks whose records have other numbers of steps.
+fn different_steps(ranks: &[Recording]) -> Option<String> {
+    let most = ranks.iter().max_by_key(|rank| rank.steps)?;
+    let least = ranks.iter().min_by_key(|rank| rank.steps)?;
+    let of = |rank: &Recording| rank.rank.unwrap_or_default();
+    (most.steps > least.steps).then(|| {
+        format!(
+            "Rank {} has {} steps and rank {} has {}: some are cut off; let the profiler record the same steps on all ranks.",
+            of(most),
+            most.steps,
+            of(least),
+            least.steps
+        )
+    })
+}
+
+/// Ranks that were at no time recorded together: their clocks differ, or they are not of one run.
+fn different_clocks(ranks: &[Recording]) -> Option<String> {
+    let span = |rank: &Recording| {
+        let time = rank.recorded?.time * rank.steps.max(1) as f64;
+        rank.began.map(|began| (began, began + time, rank.rank.unwrap_or_default()))
+    };
+    let spans: Vec<(f64, f64, u32)> = ranks.iter().filter_map(span).collect();
+    let last = spans.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let first = spans.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    (last.0 > first.1).then(|| {
+        format!(
+            "Rank {} begins {:.3} s after rank {} ends: their clocks differ, or they are not of one run; times of different ranks \
+             are not compared.",
+            last.2,
+            last.0 - first.1,
+            first.2
+        )
+    })
 }
 
 /// By rank, without gaps.
@@ -127,6 +171,10 @@ fn in_order(mut all: Vec<Recording>) -> Result<Vec<Recording>, TraceError> {
         )));
     }
     let world = all.iter().filter_map(|recording| recording.world).max().unwrap_or(0).max(all.len() as u32);
+    if world as usize > super::MOST_RECORDS {
+        let most = super::MOST_RECORDS;
+        return Err(TraceError::new(format!("{}: {world} ranks are more than the {most} that are read", all[0].file)));
+    }
     let missing: Vec<u32> =
         (0..world).filter(|rank| all.binary_search_by_key(&Some(*rank), |recording| recording.rank).is_err()).collect();
     if !missing.is_empty() {
@@ -165,7 +213,7 @@ fn members(ranks: &[Recording]) -> Result<Groups, TraceError> {
             let What::Collective { collective, group, bytes, number } = &record.what else { continue };
             let (mut members, name) = match group {
                 Among::All => (everyone.clone(), ""),
-                Among::Ranks(ranks, name) => (ranks.clone(), name.as_str()),
+                Among::Ranks(ranks, name) => (ranks.to_vec(), name.as_str()),
                 Among::Named(name) => {
                     let members = match listed.get(name.as_str()) {
                         Some([]) => everyone.clone(),
@@ -341,7 +389,7 @@ impl Builder {
                 let act = match record.what {
                     What::Compute(seconds) => Act::Compute(rank, seconds),
                     What::Host(seconds) => Act::Pause(rank, seconds),
-                    What::Known(seconds) => Act::Known(rank, seconds),
+                    What::Known(seconds, _) => Act::Known(rank, seconds),
                     What::Collective { .. } | What::Send { .. } | What::Receive { .. } => continue,
                 };
                 self.places[rank as usize][place] = self.act(act);
@@ -358,42 +406,45 @@ impl Builder {
             }
         }
     }
+}
 
-    /// Refuses ranks that wait for each other.
-    fn circle(&self) -> Result<(), TraceError> {
-        let Joined { acts, waits, groups, .. } = &self.joined;
-        let mut missing = vec![0_u32; acts.len()];
-        let mut next: Vec<Vec<u32>> = vec![Vec::new(); acts.len()];
-        for (a, b) in waits {
-            missing[*b as usize] += 1;
-            next[*a as usize].push(*b);
-        }
-        let mut ready: Vec<u32> = (0..acts.len() as u32).filter(|act| missing[*act as usize] == 0).collect();
-        let mut done = 0;
-        while let Some(act) = ready.pop() {
-            done += 1;
-            for after in &next[act as usize] {
-                missing[*after as usize] -= 1;
-                if missing[*after as usize] == 0 {
-                    ready.push(*after);
-                }
-            }
-        }
-        if done == acts.len() {
-            return Ok(());
-        }
-        let stuck = acts.iter().zip(&missing).filter(|(_, missing)| **missing > 0).map(|(act, _)| act);
-        let what = stuck.into_iter().find_map(|act| match act {
-            Act::Collective { collective, group, bytes, .. } => {
-                let members = groups.get(*group as usize).map(|of| named(of)).unwrap_or_default();
-                Some(format!("{} of {} among {members}", collective.name(), Bytes(*bytes)))
-            }
-            Act::Message(from, to, _) => Some(format!("a message from rank {from} to rank {to}")),
-            _ => None,
-        });
-        Err(TraceError::new(format!(
-            "ranks wait for each other in a circle, at {}: their order differs between ranks, as of a program that hangs",
-            what.unwrap_or_default()
-        )))
+/// Refuses ranks that wait for each other.
+///
+/// # Errors
+/// Where they do.
+pub(super) fn circle(joined: &Joined) -> Result<(), TraceError> {
+    let Joined { acts, waits, groups, .. } = joined;
+    let mut missing = vec![0_u32; acts.len()];
+    let mut next: Vec<Vec<u32>> = vec![Vec::new(); acts.len()];
+    for (a, b) in waits {
+        missing[*b as usize] += 1;
+        next[*a as usize].push(*b);
     }
+    let mut ready: Vec<u32> = (0..acts.len() as u32).filter(|act| missing[*act as usize] == 0).collect();
+    let mut done = 0;
+    while let Some(act) = ready.pop() {
+        done += 1;
+        for after in &next[act as usize] {
+            missing[*after as usize] -= 1;
+            if missing[*after as usize] == 0 {
+                ready.push(*after);
+            }
+        }
+    }
+    if done == acts.len() {
+        return Ok(());
+    }
+    let stuck = acts.iter().zip(&missing).filter(|(_, missing)| **missing > 0).map(|(act, _)| act);
+    let what = stuck.into_iter().find_map(|act| match act {
+        Act::Collective { collective, group, bytes, .. } => {
+            let members = groups.get(*group as usize).map(|of| named(of)).unwrap_or_default();
+            Some(format!("{} of {} among {members}", collective.name(), Bytes(*bytes)))
+        }
+        Act::Message(from, to, _) => Some(format!("a message from rank {from} to rank {to}")),
+        _ => None,
+    });
+    Err(TraceError::new(format!(
+        "ranks wait for each other in a circle, at {}: their order differs between ranks, as of a program that hangs",
+        what.unwrap_or_default()
+    )))
 }

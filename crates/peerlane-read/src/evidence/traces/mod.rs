@@ -1,19 +1,28 @@
-//! Recorded steps of training: MLCommons Chakra's execution traces and PyTorch's profiles, a file a rank or one for all ranks.
+//! Recorded steps of training: MLCommons Chakra's execution traces, PyTorch's profiles and its traces of the host, exports of Nsight
+//! Systems, what NCCL's profiler plugins log, and execution plans of MSCCL++.
 //!
 //! Each format becomes [`Recording`]s; [`join`](joined::join) matches the ranks' collectives and makes one graph of them.
 
 mod chakra;
 mod chakra_json;
+mod described;
 mod graph;
+mod host;
 mod join;
 mod kineto;
+mod nsys;
+mod operations;
+mod plan;
+mod plugins;
 mod replicas;
 mod split;
+mod streams;
 mod wire;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use peerlane_machine::one_line::shown;
@@ -22,6 +31,7 @@ use peerlane_machine::transfer::Collective;
 use crate::evidence::Packing;
 use crate::input_file::{self, Folder, Kind, What as On};
 
+pub(crate) use described::described;
 pub use join::{Act, Joined, join};
 pub(super) use kineto::Event;
 pub(crate) use kineto::width;
@@ -44,12 +54,20 @@ pub enum Format {
     Kineto,
     /// PyTorch's trace of the host, or one that is linked with a profile and not yet converted.
     Host,
+    /// An export of Nsight Systems in JSON lines.
+    Nsys,
+    /// Operations that NCCL's Inspector logs.
+    Inspector,
+    /// Events of NCCL's example of a profiler plugin.
+    Events,
+    /// An execution plan of MSCCL++.
+    Plan,
     /// Members of communicators, as ASTRA-sim takes them.
     Groups,
 }
 
 /// One rank's trace.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
     /// Its file, as it may be shown.
     pub file: String,
@@ -65,6 +83,8 @@ pub struct Recording {
     pub steps: usize,
     /// What was recorded of its time.
     pub recorded: Option<Split>,
+    /// When it began, in seconds of its own clock.
+    pub began: Option<f64>,
     /// What is assumed or left out, in sentences.
     pub notes: Vec<String>,
 }
@@ -91,8 +111,8 @@ pub enum What {
     Compute(f64),
     /// The host worked for so many seconds.
     Host(f64),
-    /// Communication of which only its time is known.
-    Known(f64),
+    /// Communication of which only its time is known, and its kind where its name says it.
+    Known(f64, Option<Collective>),
     /// A collective.
     Collective {
         /// Which.
@@ -137,7 +157,7 @@ pub enum Among {
     /// All ranks.
     All,
     /// These, in a communicator of that name: several may have the same ranks.
-    Ranks(Vec<u32>, String),
+    Ranks(Arc<[u32]>, String),
     /// Those of a communicator.
     Named(String),
 }
@@ -153,19 +173,33 @@ impl TraceError {
     }
 }
 
+/// How much of a file is looked at to see what it is.
+const HEAD: usize = 4 << 20;
+
 /// What a file is by its content, where it is a trace.
 pub fn format_of(bytes: &[u8]) -> Option<Format> {
     let first = bytes.iter().position(|b| !b.is_ascii_whitespace()).map(|at| bytes[at]);
-    if !matches!(first, Some(b'{')) {
-        return wire::is_trace(bytes).then_some(Format::Chakra);
+    let head = &bytes[..bytes.len().min(HEAD)];
+    let holds = |key: &str| head.windows(key.len()).any(|at| at == key.as_bytes());
+    match first {
+        Some(b'{') => {}
+        // events of any program are such a list
+        Some(b'[') => {
+            let ours = holds("\"cat\": \"GROUP") || holds("\"CommHash\"") || holds("\"GROUP_API\"");
+            return (ours && holds("\"ph\"")).then_some(Format::Events);
+        }
+        _ => return wire::is_trace(bytes).then_some(Format::Chakra),
     }
-    let holds = |key: &[u8]| bytes.windows(key.len()).any(|at| at == key);
+    let of_nsys = || ["\"CudaEvent\":", "\"TraceProcessEvent\":", "\"NvtxEvent\":"].into_iter().any(holds);
     match () {
-        () if holds(b"\"traceEvents\"") => Some(Format::Kineto),
-        () if holds(b"\"workload_graph\"") || holds(b"\"COMM_COLL_NODE\"") || holds(b"\"COMP_NODE\"") => {
+        () if holds("\"traceEvents\"") => Some(Format::Kineto),
+        () if holds("\"workload_graph\"") || holds("\"COMM_COLL_NODE\"") || holds("\"COMP_NODE\"") => {
             Some(Format::Chakra)
         }
-        () if holds(b"\"ctrl_deps\"") || holds(b"[pytorch|profiler|execution") => Some(Format::Host),
+        () if holds("\"ctrl_deps\"") || holds("[pytorch|profiler|execution") => Some(Format::Host),
+        () if holds("\"threadblocks\"") && holds("\"gpus\"") => Some(Format::Plan),
+        () if of_nsys() || head.starts_with(b"{\"data\":[\"[Unknown]") => Some(Format::Nsys),
+        () if holds("\"coll_perf\"") || holds("\"p2p_perf\"") => Some(Format::Inspector),
         () => chakra_json::groups(bytes).map(|_| Format::Groups),
     }
 }
@@ -198,6 +232,24 @@ fn unpacked_within(file: &str, bytes: Vec<u8>, most: u64) -> Result<Vec<u8>, Tra
     Ok(content)
 }
 
+/// Reads the traces in files and folders, at most 4096 of them, and joins them; in a folder, other files are left out. A plan is
+/// played at `size`, and a trace alone on `gpus` GPUs where it does not say on how many.
+///
+/// # Errors
+/// Where a file cannot be read or is no trace, where there is none, and where ranks do not match.
+pub fn joined(paths: &[PathBuf], gpus: usize, size: u64) -> Result<Joined, TraceError> {
+    if let [path] = paths
+        && input_file::what(path).is_ok_and(|what| what == On::File)
+    {
+        let bytes = input_file::read(path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
+        let bytes = unpacked(&shown(path), bytes)?;
+        if format_of(&bytes) == Some(Format::Plan) {
+            return planned(&shown(path), &bytes, size);
+        }
+    }
+    join(open(paths)?, gpus)
+}
+
 /// Reads the traces in files and folders, at most 4096 of them; in a folder, other files are left out.
 ///
 /// # Errors
@@ -205,6 +257,8 @@ fn unpacked_within(file: &str, bytes: Vec<u8>, most: u64) -> Result<Vec<u8>, Tra
 pub fn open(paths: &[PathBuf]) -> Result<Vec<Recording>, TraceError> {
     let mut found = Vec::new();
     let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut operations: Vec<operations::Operation> = Vec::new();
+    let mut hosts: Vec<PathBuf> = Vec::new();
     let mut records = 0;
     for (path, must) in files(paths)? {
         let bytes = input_file::read(&path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
@@ -220,21 +274,46 @@ pub fn open(paths: &[PathBuf]) -> Result<Vec<Recording>, TraceError> {
         match format_of(&bytes) {
             Some(Format::Groups) => groups.extend(chakra_json::groups(&bytes).unwrap_or_default()),
             // the recorder writes both, and the profile is enough
-            Some(Format::Host) if !must => {}
+            Some(Format::Host) if !must => hosts.push(path),
             None if !must && path.extension().is_none_or(|is| is != "et") => {}
+            // a process may write several files
+            Some(format @ (Format::Inspector | Format::Events)) => {
+                operations.extend(logged(format, &bytes).map_err(|why| TraceError::new(format!("{file}: {why}")))?);
+                at_most(operations.len())?;
+            }
             _ => {
-                let recording = read(&file, &bytes)?;
-                records += recording.records.len();
+                let recordings = read_all(&file, &bytes)?;
+                records += recordings.iter().map(|recording| recording.records.len()).sum::<usize>();
                 at_most(records)?;
-                found.push(recording);
+                found.extend(recordings);
             }
         }
     }
+    if found.is_empty() && operations.is_empty() {
+        for path in hosts {
+            let bytes = input_file::read(&path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
+            let file = shown(&path);
+            found.push(read(&file, &unpacked(&file, bytes)?)?);
+            records += found.last().map_or(0, |one| one.records.len());
+            at_most(records)?;
+        }
+    }
+    let names = || paths.iter().map(shown).collect::<Vec<String>>().join(", ");
+    if !operations.is_empty() {
+        if !found.is_empty() {
+            return Err(TraceError::new(format!(
+                "{}: logs of NCCL's operations among other traces: give one kind",
+                names()
+            )));
+        }
+        found = operations::recordings(operations, &names())
+            .map_err(|why| TraceError::new(format!("{}: {why}", names())))?;
+    }
     if found.is_empty() {
-        let names: Vec<String> = paths.iter().map(shown).collect();
         return Err(TraceError::new(format!(
-            "{}: no trace: files of Chakra (.et, .json) or of PyTorch's profiler (.json, .json.gz) are read",
-            names.join(", ")
+            "{}: no trace: files of Chakra (.et, .json), of PyTorch's profiler (.json, .json.gz), of Nsight Systems (--type jsonlines), of \
+             NCCL's Inspector and plans of MSCCL++ are read",
+            names()
         )));
     }
     found.iter_mut().for_each(|recording| recording.groups.extend(groups.clone()));
@@ -262,10 +341,50 @@ fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, bool)>, TraceError> {
     Ok(files)
 }
 
-/// Reads a trace.
+fn utf8(bytes: &[u8]) -> Result<std::borrow::Cow<'_, str>, String> {
+    std::str::from_utf8(bytes).map(Into::into).map_err(|_| "not UTF-8 text".to_owned())
+}
+
+/// An execution plan of MSCCL++ at a size.
+///
+/// # Errors
+/// Where it is none, or cannot be played.
+pub fn planned(file: &str, bytes: &[u8], size: u64) -> Result<Joined, TraceError> {
+    utf8(bytes).and_then(|text| plan::joined(&text, size)).map_err(|why| TraceError::new(format!("{file}: {why}")))
+}
+
+/// Operations that a plugin of NCCL logged.
+fn logged(format: Format, bytes: &[u8]) -> Result<Vec<operations::Operation>, String> {
+    let text = utf8(bytes)?;
+    if format == Format::Events { plugins::events(&text) } else { plugins::inspected(&text) }
+}
+
+/// Reads a trace, which may be of several ranks.
 ///
 /// # Errors
 /// Where it is none, is cut off, or is not what a trace may be; the message names the file and the record.
+pub fn read_all(file: &str, bytes: &[u8]) -> Result<Vec<Recording>, TraceError> {
+    let refuse = |why: String| TraceError::new(format!("{file}: {why}"));
+    let mut recordings = match format_of(bytes) {
+        Some(Format::Nsys) => nsys::read(bytes).map_err(refuse)?,
+        Some(format @ (Format::Inspector | Format::Events)) => {
+            operations::recordings(logged(format, bytes).map_err(refuse)?, file).map_err(refuse)?
+        }
+        _ => return Ok(vec![read(file, bytes)?]),
+    };
+    if let [one] = recordings.as_mut_slice()
+        && one.rank.is_none()
+    {
+        one.rank = rank_in(file);
+    }
+    recordings.iter_mut().for_each(|one| file.clone_into(&mut one.file));
+    Ok(recordings)
+}
+
+/// Reads a trace of one rank.
+///
+/// # Errors
+/// As [`read_all`], and where it is of several ranks.
 pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
     let refuse = |why: String| TraceError::new(format!("{file}: {why}"));
     let mut recording = match format_of(bytes) {
@@ -274,17 +393,18 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
             chakra_json::read(bytes).map_err(refuse)?
         }
         Some(Format::Chakra) => chakra::read(bytes).map_err(refuse)?,
-        Some(Format::Host) => {
-            return Err(refuse(
-                "PyTorch's trace of the host, which has no times of GPUs: give the profiler's trace of the same run, or \
-                 convert this one with Chakra (chakra_trace_link, chakra_converter)"
-                    .to_owned(),
-            ));
-        }
+        Some(Format::Host) => host::read(&utf8(bytes).map_err(refuse)?).map_err(refuse)?,
         Some(Format::Groups) => return Err(refuse("members of communicators, and no trace".to_owned())),
+        Some(Format::Plan) => {
+            return Err(refuse("an execution plan of MSCCL++ among other files: give it alone".to_owned()));
+        }
+        Some(Format::Nsys | Format::Inspector | Format::Events) => {
+            return Err(refuse("a trace of several ranks".to_owned()));
+        }
         None => {
             return Err(refuse(
-                "neither a trace of Chakra (protobuf or JSON) nor of PyTorch's profiler; 'peerlane check' says what it is"
+                "neither a trace of Chakra (protobuf or JSON), of PyTorch's profiler nor of Nsight Systems (--type jsonlines); 'peerlane \
+                 check' says what it is"
                     .to_owned(),
             ));
         }
@@ -294,31 +414,6 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
     }
     file.clone_into(&mut recording.file);
     Ok(recording)
-}
-
-/// What a trace of Chakra or of PyTorch's host is, in words; `None` of anything else.
-pub(crate) fn described(file: &str, bytes: &[u8]) -> Option<String> {
-    match format_of(bytes)? {
-        Format::Chakra => {}
-        Format::Host => {
-            return Some("PyTorch's trace of the host, of which Chakra makes a trace with times of GPUs".to_owned());
-        }
-        Format::Kineto | Format::Groups => return None,
-    }
-    Some(match read(file, bytes) {
-        Ok(Recording { records, .. }) => {
-            let collectives = records.iter().filter(|r| matches!(r.what, What::Collective { .. })).count();
-            let nodes = records.len();
-            format!(
-                "an execution trace of Chakra, {nodes} nodes, {collectives} of them collectives; how long it takes on a machine says \
-                 'peerlane simulate SYSTEM -w {file}'"
-            )
-        }
-        Err(TraceError(why)) => {
-            let why = why.strip_prefix(file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&why);
-            format!("an execution trace of Chakra that cannot be played: {why}")
-        }
-    })
 }
 
 /// Ranks in words.
@@ -352,6 +447,26 @@ fn rank_in(file: &str) -> Option<u32> {
     let end = stem.rfind(|c: char| c.is_ascii_digit())? + 1;
     let start = stem[..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
     stem[start..end].parse().ok()
+}
+
+/// Which collective a name means, as frameworks and libraries write it.
+fn kind_of(name: &str) -> Option<Collective> {
+    let plain: String = name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let is = |word: &str| plain.contains(word);
+    Some(match () {
+        () if is("allreduce") || is("barrier") => Collective::AllReduce,
+        () if is("allgather") => Collective::AllGather,
+        () if is("reducescatter") => Collective::ReduceScatter,
+        () if is("alltoall") => Collective::AllToAll,
+        () if is("broadcast") || is("reduce") => Collective::Broadcast,
+        () => return None,
+    })
+}
+
+/// Which collective a kernel does, by its name: `ncclDevKernel_AllReduce_Sum_f32_RING_LL`.
+fn kind_in(kernel: &str) -> Option<Collective> {
+    let words = kernel.split('(').next().unwrap_or_default();
+    kind_of(words.split('_').nth(1)?)
 }
 
 /// Whether a kernel is NCCL's or RCCL's.

@@ -1,6 +1,7 @@
 //! One rank's trace for all ranks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Among, Recording, TraceError, What, at_most};
 
@@ -19,9 +20,19 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
     at_most(one.records.len().saturating_mul(world))?;
     let own = one.rank.filter(|rank| (*rank as usize) < world).unwrap_or(0);
     let mut all = Vec::with_capacity(world);
-    let mut known: BTreeMap<Vec<u32>, Pattern> = BTreeMap::new();
+    let mut known: BTreeMap<Arc<[u32]>, Pattern> = BTreeMap::new();
+    let everyone: Arc<[u32]> = (0..world as u32).collect();
+    let listed: BTreeMap<&str, Arc<[u32]>> = one
+        .groups
+        .iter()
+        .filter(|(_, ranks)| !ranks.is_empty())
+        .map(|(name, ranks)| (name.as_str(), ranks.as_slice().into()))
+        .collect();
+    // by the first rank and the pattern, so that ranks share the lists of their groups
+    let mut lists: BTreeMap<(u32, u32, u32), Arc<[u32]>> = BTreeMap::new();
+    let bare = Recording { groups: BTreeMap::new(), ..one.clone() };
     for rank in 0..world as u32 {
-        let mut of_rank = one.clone();
+        let mut of_rank = bare.clone();
         of_rank.rank = Some(rank);
         of_rank.world = None;
         for record in &mut of_rank.records {
@@ -33,14 +44,10 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                     )));
                 }
                 What::Collective { group, .. } => {
-                    let named = if let Among::Named(name) = &*group {
-                        one.groups.get(name).filter(|r| !r.is_empty())
-                    } else {
-                        None
-                    };
-                    let ranks = match (&*group, named) {
-                        (Among::Ranks(ranks, _), _) | (_, Some(ranks)) => ranks.clone(),
-                        (_, None) => (0..world as u32).collect(),
+                    let ranks = match &*group {
+                        Among::Ranks(ranks, _) => Arc::clone(ranks),
+                        Among::Named(name) => Arc::clone(listed.get(name.as_str()).unwrap_or(&everyone)),
+                        Among::All => Arc::clone(&everyone),
                     };
                     if !known.contains_key(&ranks) {
                         let pattern = Pattern::of(&ranks, own, world).ok_or_else(|| {
@@ -50,14 +57,18 @@ pub(super) fn replicated(one: Recording, gpus: usize) -> Result<Vec<Recording>, 
                                 super::named(&ranks)
                             ))
                         })?;
-                        known.insert(ranks.clone(), pattern);
+                        known.insert(Arc::clone(&ranks), pattern);
                     }
                     let name = if let Among::Ranks(_, name) | Among::Named(name) = &*group {
                         name.clone()
                     } else {
                         String::new()
                     };
-                    *group = Among::Ranks(known[&ranks].at(rank), name);
+                    let pattern = &known[&ranks];
+                    let of_rank = lists
+                        .entry((pattern.first(rank), pattern.stride, pattern.size))
+                        .or_insert_with(|| pattern.at(rank).into());
+                    *group = Among::Ranks(Arc::clone(of_rank), name);
                 }
                 _ => {}
             }
@@ -87,9 +98,14 @@ impl Pattern {
         (fits && pattern.at(own) == sorted).then_some(pattern)
     }
 
-    fn at(&self, rank: u32) -> Vec<u32> {
+    /// The first rank of the group that a rank is in.
+    fn first(&self, rank: u32) -> u32 {
         let block = self.stride * self.size;
-        let first = rank / block * block + rank % self.stride;
+        rank / block * block + rank % self.stride
+    }
+
+    fn at(&self, rank: u32) -> Vec<u32> {
+        let first = self.first(rank);
         (0..self.size).map(|i| first + i * self.stride).collect()
     }
 }

@@ -131,6 +131,22 @@ fn an_order_that_differs_between_groups_is_a_circle() {
 }
 
 #[test]
+fn clocks_and_steps_that_differ_are_noted() {
+    let nodes = [collective(1, &[], 0, 8, None)];
+    let mut ranks = vec![of(0, &nodes), of(1, &nodes)];
+    let recorded = Some(Split { time: 0.5, ..Split::default() });
+    for (rank, began) in ranks.iter_mut().zip([100.0, 103.0]) {
+        (rank.began, rank.recorded, rank.steps) = (Some(began), recorded, 2);
+    }
+    ranks[1].steps = 1;
+    let notes = join(ranks.clone(), 2).unwrap().notes;
+    assert!(notes.iter().any(|n| n.starts_with("Rank 0 has 2 steps and rank 1 has 1: some are cut off")), "{notes:?}");
+    assert!(notes.iter().any(|n| n.starts_with("Rank 1 begins 2.000 s after rank 0 ends: their clocks")), "{notes:?}");
+    (ranks[1].began, ranks[1].steps) = (Some(100.2), 2);
+    assert!(join(ranks, 2).unwrap().notes.is_empty());
+}
+
+#[test]
 fn messages_find_their_receiver() {
     let send = |to| [node(1, "send", 5, &[], 0, &[attribute("comm_dst", 7, to), attribute("comm_size", 9, 100)])];
     let receive = [node(1, "recv", 6, &[], 0, &[attribute("comm_src", 7, 0)])];
@@ -159,6 +175,23 @@ fn nodes_that_cannot_be_are_named() {
         let message = super::read("t.et", &file(nodes)).unwrap_err().to_string();
         assert!(message.contains(expected) && message.starts_with("t.et: "), "{message}");
     }
+    // what others' programs leave out without a word
+    let on_host = node(3, "sum", 7, &[], 5, &[attribute("is_cpu_op", 27, 1)]);
+    let cases: [(&[Vec<u8>], &str); 2] = [
+        (std::slice::from_ref(&on_host), "1 of 1 collectives are marked as the host's (is_cpu_op)"),
+        (&[collective(1, &[], 0, 0, None)], "1 of 1 collectives have a comm_size of 0"),
+    ];
+    for (nodes, expected) in cases {
+        let message = super::read("t.et", &file(nodes)).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+    let some = super::read("t.et", &file(&[on_host, collective(4, &[], 0, 8, None)])).unwrap();
+    assert!(some.notes[0].contains("1 of 2 collectives are marked as the host's"), "{:?}", some.notes);
+    // what a converter lost
+    let apart: Vec<Vec<u8>> =
+        (0..2).flat_map(|i| [compute(2 * i, &[], 5), collective(2 * i + 1, &[], 0, 8, None)]).collect();
+    let lost = super::read("t.et", &file(&apart)).unwrap();
+    assert!(lost.notes[0].starts_with("No collective waits for computing"), "{:?}", lost.notes);
     // callers that contradict data dependencies are left out, and said to be
     let called = [node(1, "a", 4, &[2], 1, &[]), node(2, "b", 4, &[], 1, &[number(4, 1)])];
     assert!(super::read("t.et", &file(&called)).unwrap().notes[0].contains("contradict"));

@@ -53,7 +53,7 @@ fn streams_become_what_waits_for_what() {
     assert_eq!(after, [&[] as &[u32], &[0], &[0], &[1, 2]]);
     let What::Collective { collective, bytes, ref group, number } = read.records[2].what else { panic!("{read:?}") };
     assert_eq!((collective, bytes, number), (Collective::AllReduce, Size::Whole(1024), Some(4)));
-    assert_eq!(*group, Among::Ranks(vec![0, 1], "0".to_owned()));
+    assert_eq!(*group, Among::Ranks([0, 1].into(), "0".to_owned()));
     assert!((read.records[3].delay - 2e-6).abs() < 1e-12, "{:?}", read.records[3]);
     let split = read.recorded.unwrap();
     let us = [split.time, split.computing, split.communication, split.exposed, split.idle].map(|s| (s * 1e6).round());
@@ -111,6 +111,6 @@ fn profiles_that_cannot_be_played_are_said() {
     assert!(read(&whole[..whole.len() - 3]).contains("cut off"));
     // one among others keeps its time
     let mixed = profile(0, &[unknown, sum(20, 10.0, 20.0, 2, 1.0, 1)]);
-    assert_eq!(mixed.records[0].what, What::Known(5e-6));
+    assert_eq!(mixed.records[0].what, What::Known(5e-6, Some(Collective::AllReduce)));
     assert!(mixed.notes[0].starts_with("1 kernels of communication have no collective's ranks"), "{:?}", mixed.notes);
 }
