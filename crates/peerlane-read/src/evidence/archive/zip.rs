@@ -11,26 +11,29 @@ const MOST_FILES: usize = 65_535;
 type Entry<'a> = Result<(String, Box<dyn Read + 'a>), String>;
 
 /// Its files, by the list at its end. Those that are neither stored nor deflated are errors.
-pub(super) fn entries(bytes: &[u8]) -> Vec<Entry<'_>> {
+///
+/// One at a time: a decoder takes 70 kB, and an archive of some MiB lists 65,535 files.
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06");
-    let Some(mut at) = end.and_then(|end| long(bytes, end + 16)) else {
-        return vec![Err("its list of files is missing: the archive is cut".to_owned())];
-    };
-    let mut all: Vec<Entry> = Vec::new();
-    while all.len() < MOST_FILES && bytes.get(at..at + 4) == Some(b"PK\x01\x02") {
-        let Some((path, method, packed, next)) = listed(bytes, at) else {
-            all.push(Err("the archive is damaged".to_owned()));
-            break;
+    let mut at = end.and_then(|end| long(bytes, end + 16));
+    let cut = at.is_none().then(|| Err("its list of files is missing: the archive is cut".to_owned()));
+    let listed = std::iter::from_fn(move || {
+        let here = at.filter(|&here| bytes.get(here..here + 4) == Some(b"PK\x01\x02"))?;
+        let found = listed(bytes, here);
+        at = found.as_ref().map(|found| found.3);
+        Some(found)
+    });
+    let entry = |found| {
+        let Some((path, method, packed, _)) = found else { return Some(Err("the archive is damaged".to_owned())) };
+        let reader: Box<dyn Read> = match method {
+            _ if String::ends_with(&path, '/') => return None,
+            0 => Box::new(packed),
+            8 => Box::new(DeflateDecoder::new(packed)),
+            _ => return Some(Err(format!("{path}: compressed by method {method}, which is not read"))),
         };
-        at = next;
-        match method {
-            _ if path.ends_with('/') => {}
-            0 => all.push(Ok((path, Box::new(packed)))),
-            8 => all.push(Ok((path, Box::new(DeflateDecoder::new(packed))))),
-            _ => all.push(Err(format!("{path}: compressed by method {method}, which is not read"))),
-        }
-    }
-    all
+        Some(Ok((path, reader)))
+    };
+    cut.into_iter().chain(listed.filter_map(entry).take(MOST_FILES))
 }
 
 /// The path of the file that the list has there, its method, its packed bytes, and where the next one stands.
