@@ -10,6 +10,9 @@ const MOST_FILES: usize = 65_535;
 /// The path of a file and what reads its content, or why it cannot be read.
 type Entry<'a> = Result<(String, Box<dyn Read + 'a>), String>;
 
+/// A file's path, its method, its packed bytes, and where the next one stands in the list.
+type Listed<'a> = (String, usize, &'a [u8], usize);
+
 /// Its files, by the list at its end. Those that are neither stored nor deflated are errors.
 ///
 /// One at a time: a decoder takes 70 kB, and an archive of some MiB lists 65,535 files.
@@ -23,21 +26,23 @@ pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
         at = found.as_ref().map(|found| found.3);
         Some(found)
     });
-    let entry = |found| {
-        let Some((path, method, packed, _)) = found else { return Some(Err("the archive is damaged".to_owned())) };
-        let reader: Box<dyn Read> = match method {
-            _ if String::ends_with(&path, '/') => return None,
-            0 => Box::new(packed),
-            8 => Box::new(DeflateDecoder::new(packed)),
-            _ => return Some(Err(format!("{path}: compressed by method {method}, which is not read"))),
-        };
-        Some(Ok((path, reader)))
-    };
     cut.into_iter().chain(listed.filter_map(entry).take(MOST_FILES))
 }
 
+/// What is listed, unless it is a folder.
+fn entry(found: Option<Listed<'_>>) -> Option<Entry<'_>> {
+    let Some((path, method, packed, _)) = found else { return Some(Err("the archive is damaged".to_owned())) };
+    let reader: Box<dyn Read> = match method {
+        _ if path.ends_with('/') => return None,
+        0 => Box::new(packed),
+        8 => Box::new(DeflateDecoder::new(packed)),
+        _ => return Some(Err(format!("{path}: compressed by method {method}, which is not read"))),
+    };
+    Some(Ok((path, reader)))
+}
+
 /// The path of the file that the list has there, its method, its packed bytes, and where the next one stands.
-fn listed(bytes: &[u8], at: usize) -> Option<(String, usize, &[u8], usize)> {
+fn listed(bytes: &[u8], at: usize) -> Option<Listed<'_>> {
     let word = |at| word(bytes, at);
     let (method, packed) = (word(at + 10)?, long(bytes, at + 20)?);
     let (name, extra, comment) = (word(at + 28)?, word(at + 30)?, word(at + 32)?);
