@@ -128,11 +128,11 @@ fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
         ));
     }
     if tree != (PciTree { has_tree: true, ..PciTree::default() }) {
-        found.evidence.push(Evidence { origin: origin.clone(), fact: Fact::Pci(tree) });
+        found.push_of(origin.clone(), Fact::Pci(tree));
     }
     let host = host(sys, proc);
     if host != HostFacts::default() {
-        found.evidence.push(Evidence { origin, fact: Fact::Host(host) });
+        found.push_of(origin, Fact::Host(host));
     }
     for (file, scan) in [("cpuinfo", super::cpuinfo::scan as fn(&Text, &mut Found)), ("modules", super::modules::scan)]
     {
@@ -289,7 +289,7 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
     for name in sys.names("class/net") {
         let entry = format!("class/net/{name}");
         // Mb/s; -1 without a link, and unreadable while the interface is down
-        let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
+        let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s != 0.0 && *s != -1.0);
         let note = attribute(sys, &entry, "operstate");
         let down = note.as_deref() == Some("down");
         add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), down, note }]);
