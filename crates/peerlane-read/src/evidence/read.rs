@@ -300,7 +300,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     if Packing::of(&bytes).is_none() {
         return scan_single(name, bytes);
     }
-    let Unpacked { files, single, problems } = archive::unpacked(bytes, MAX_KEPT);
+    let Unpacked { files, single, unread, left_out } = archive::unpacked(bytes, MAX_KEPT);
     let mut found = match single {
         Some(content) if is_binary(&content) => {
             refuse_trace(name, &content)?;
@@ -309,7 +309,8 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
         Some(content) => scan_single(name, content)?,
         None => read_files(name, &files),
     };
-    found.warnings.extend(problems.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
+    found.unread.extend(unread.into_iter().map(|what| format!("{name}: {what}")));
+    found.warnings.extend(left_out.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
     Ok(found)
 }
 

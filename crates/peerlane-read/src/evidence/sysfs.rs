@@ -12,7 +12,7 @@ use super::config_space;
 use super::sysfs_tree::{Function, address, function_of, tree};
 use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::words::{hex, pci_id, pcie_width};
-use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
+use super::{Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use crate::input_file::Refused;
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::one_line::{one_line, shown};
