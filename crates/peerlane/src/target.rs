@@ -356,7 +356,9 @@ impl Joined {
     fn add_nodes(&mut self, name: &str, run: &NodesRun, unreadable: usize, clusters: bool) -> Result<(), OpenError> {
         let refused = |why: String| OpenError::new(format!("{name}: {why}"));
         if unreadable > 0 {
-            self.opened.notices.push(format!("{name}: left out {unreadable} lines that are cut, changed or unreadable"));
+            self.opened
+                .notices
+                .push(format!("{name}: left out {unreadable} lines that are cut, changed or unreadable"));
         }
         if clusters {
             self.opened.clusters.push(measured_cluster::cluster(run).map_err(|e| refused(e.to_string()))?);

@@ -155,7 +155,9 @@ mod tests {
         let seconds = |text: &str| duration(text).map(Seconds::seconds);
         assert_eq!((seconds("30s"), seconds("2m"), seconds("1.5h")), (Ok(30.0), Ok(120.0), Ok(5400.0)));
         assert_eq!(seconds("500ms"), Ok(0.5));
-        for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "99999999999999999999s", "8761h", "five minutes", "٣s"] {
+        for wrong in
+            ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "99999999999999999999s", "8761h", "five minutes", "٣s"]
+        {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

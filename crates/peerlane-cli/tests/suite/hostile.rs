@@ -110,7 +110,10 @@ fn composed() -> Vec<(&'static str, Vec<u8>)> {
         ("no-end.txt", b"}\n\"nvbandwidth\": {".to_vec()),
     ];
     all.push(("list.zip", listed_zip(60_000)));
-    all.push(("line.txt", "h1:8:8 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: local error ".repeat(6000).into_bytes()));
+    all.push((
+        "line.txt",
+        "h1:8:8 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: local error ".repeat(6000).into_bytes(),
+    ));
     // slow without optimisation, as all that is long
     if !cfg!(debug_assertions) {
         use std::io::Write;
@@ -133,7 +136,10 @@ fn listed_zip(files: u32) -> Vec<u8> {
     for nth in 0..files {
         let name = format!("d{nth}/a.txt");
         let length = (name.len() as u16).to_le_bytes();
-        zip.extend([b"PK\x01\x02\x14\0\x14\0\0\0\x08\0\0\0\0\0".as_slice(), &sizes, &length, &[0; 16], name.as_bytes()].concat());
+        zip.extend(
+            [b"PK\x01\x02\x14\0\x14\0\0\0\x08\0\0\0\0\0".as_slice(), &sizes, &length, &[0; 16], name.as_bytes()]
+                .concat(),
+        );
     }
     zip.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\0\0\0\0");
     zip.extend(list.to_le_bytes());

@@ -12,7 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
-use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, check, digits, is_settled, list, opened_line, sealed, sealed_line};
+use crate::run::{
+    Estimate, Flag, FlagKind, Missing, RunError, check, digits, is_settled, list, opened_line, sealed, sealed_line,
+};
 use peerlane_machine::names::number_after;
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;

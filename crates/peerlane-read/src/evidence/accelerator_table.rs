@@ -263,8 +263,8 @@ fn health(state: &str) -> Option<Grade> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::scanned;
-    use peerlane_machine::units::Bytes;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     /// The devices of all tables, and the states that are not sound, with how many are.
     fn read(text: &str) -> (Vec<GpuFacts>, u32, Vec<String>) {

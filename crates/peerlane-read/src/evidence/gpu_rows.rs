@@ -112,8 +112,8 @@ const MOST: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::super::testing::scanned;
-    use peerlane_machine::units::Bytes;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);

@@ -310,8 +310,8 @@ fn busier(gpu: &mut GpuFacts, sample: GpuFacts) {
 #[cfg(test)]
 mod tests {
     use super::super::testing::scanned;
-    use peerlane_machine::units::Bytes;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);

@@ -263,10 +263,24 @@ mod tests {
     #[test]
     fn no_reader_drops_a_number_in_silence() {
         let digits = "9".repeat(400);
-        let numa = |size: &str| format!("available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: {size} MB\nnode 0 free: 12 MB\nnode distances:\nnode   0\n  0:  10\n");
-        let ibstat = |rate: &str| format!("CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tLink layer: InfiniBand\n");
-        let csv = |size: &str| format!("index, name, pci.bus_id, memory.total [MiB]\n0, NVIDIA H200, 00000000:19:00.0, {size} MiB\n");
-        let xml = |speed: &str| format!("<system version=\"1\">\n  <cpu numaid=\"0\" affinity=\"00000000,0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\">\n    <pci busid=\"0000:19:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>\n    </pci>\n    <pci busid=\"0000:1a:00.0\" class=\"0x020000\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <nic>\n        <net name=\"mlx5_0\" dev=\"0\" speed=\"{speed}\" port=\"1\" guid=\"0x1\" maxconn=\"131072\" gdr=\"1\"/>\n      </nic>\n    </pci>\n  </cpu>\n</system>\n");
+        let numa = |size: &str| {
+            format!(
+                "available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: {size} MB\nnode 0 free: 12 MB\nnode distances:\nnode   0\n  0:  10\n"
+            )
+        };
+        let ibstat = |rate: &str| {
+            format!(
+                "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tLink layer: InfiniBand\n"
+            )
+        };
+        let csv = |size: &str| {
+            format!("index, name, pci.bus_id, memory.total [MiB]\n0, NVIDIA H200, 00000000:19:00.0, {size} MiB\n")
+        };
+        let xml = |speed: &str| {
+            format!(
+                "<system version=\"1\">\n  <cpu numaid=\"0\" affinity=\"00000000,0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\">\n    <pci busid=\"0000:19:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>\n    </pci>\n    <pci busid=\"0000:1a:00.0\" class=\"0x020000\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <nic>\n        <net name=\"mlx5_0\" dev=\"0\" speed=\"{speed}\" port=\"1\" guid=\"0x1\" maxconn=\"131072\" gdr=\"1\"/>\n      </nic>\n    </pci>\n  </cpu>\n</system>\n"
+            )
+        };
         let sysfs = |speed: &str| {
             let mut files = super::super::Files::default();
             let mut add = |path: &str, text: &str| {
@@ -277,7 +291,10 @@ mod tests {
             add("sys/bus/pci/devices/0000:1a:00.0/net/eth0/speed", speed);
             add("sys/class/net/eth0/speed", speed);
             add("sys/class/net/eth0/device/class", "0x020000\n");
-            files.insert("sys/class/net/eth0/device", super::super::Item::Link("../../../bus/pci/devices/0000:1a:00.0".to_owned()));
+            files.insert(
+                "sys/class/net/eth0/device",
+                super::super::Item::Link("../../../bus/pci/devices/0000:1a:00.0".to_owned()),
+            );
             super::super::read_files("t", &files)
         };
         let doubts = |found: &Found| found.warnings.iter().filter(|one| one.message.contains("not used")).count();
@@ -289,7 +306,14 @@ mod tests {
             assert_eq!(doubts(&found), 1, "{:?}", found.warnings);
         }
         assert_eq!(doubts(&sysfs("inf")), 1);
-        for right in [read(&numa("4096")), read(&ibstat("400")), read(&csv("143771")), read(&xml("400000")), sysfs("-1"), sysfs("100000")] {
+        for right in [
+            read(&numa("4096")),
+            read(&ibstat("400")),
+            read(&csv("143771")),
+            read(&xml("400000")),
+            sysfs("-1"),
+            sysfs("100000"),
+        ] {
             assert_eq!(doubts(&right), 0, "{:?}", right.warnings);
         }
     }

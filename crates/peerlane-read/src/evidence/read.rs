@@ -503,7 +503,8 @@ pub fn json_files(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
 }
 
 fn list_all(path: &Path) -> Result<Listing, ReadError> {
-    let mut listing = Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES, deep: 0 };
+    let mut listing =
+        Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES, deep: 0 };
     list(path, 0, &mut listing)?;
     listing.files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(listing)

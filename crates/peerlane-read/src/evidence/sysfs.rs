@@ -289,7 +289,8 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
     for name in sys.names("class/net") {
         let entry = format!("class/net/{name}");
         // Mb/s; -1 without a link, and unreadable while the interface is down
-        let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s != 0.0 && *s != -1.0);
+        let megabits =
+            attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s != 0.0 && *s != -1.0);
         let note = attribute(sys, &entry, "operstate");
         let down = note.as_deref() == Some("down");
         add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), down, note }]);

@@ -2,8 +2,8 @@
 
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::matrix::Unit;
-use peerlane_machine::units::Bytes;
 pub(super) use peerlane_machine::names::{gpu_number, number_after as numbered};
+use peerlane_machine::units::Bytes;
 
 use super::plausible::NO_SIZE;
 

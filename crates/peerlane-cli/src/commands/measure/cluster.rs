@@ -20,7 +20,7 @@ use crate::{Failure, Outcome};
 const SEED: u64 = 1;
 
 /// The most nodes: each round is of all of them, and a record has several values of each.
-const MOST_NODES: u32 = 4096;
+const MOST_NODES: u32 = 2048;
 
 /// A cluster, and the texts that it can be read from again.
 pub(crate) struct Described {
