@@ -15,7 +15,7 @@ pub struct Bytes(pub u64);
 impl Bytes {
     /// `n` MiB of 2²⁰ bytes.
     pub const fn from_mib(n: u64) -> Self {
-        Bytes(n << 20)
+        Bytes(n.saturating_mul(1 << 20))
     }
 }
 

@@ -18,7 +18,7 @@ mod testing;
 
 pub use crate::kinds::NO_GPU_MEMORY;
 pub use checksum::unsealed;
-pub(crate) use checksum::{check, sealed};
+pub(crate) use checksum::{check, opened_line, sealed, sealed_line};
 pub use counters::{Counted, GpuCondition, Moved, NvlinkData, Place, Reading, Rise};
 pub(crate) use file::list;
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};

@@ -361,7 +361,9 @@ impl Joined {
     fn add_nodes(&mut self, name: &str, run: &NodesRun, unreadable: usize, clusters: bool) -> Result<(), OpenError> {
         let refused = |why: String| OpenError::new(format!("{name}: {why}"));
         if unreadable > 0 {
-            self.opened.notices.push(format!("{name}: left out {unreadable} lines that are cut or unreadable"));
+            self.opened
+                .notices
+                .push(format!("{name}: left out {unreadable} lines that are cut, changed or unreadable"));
         }
         if clusters {
             self.opened.clusters.push(measured_cluster::cluster(run).map_err(|e| refused(e.to_string()))?);
@@ -446,13 +448,9 @@ fn doubtful(coverage: &Coverage) -> Option<String> {
 
 /// The machine of a run, with a warning if part of the record is unreadable.
 fn of_run(partial: Partial, name: &str) -> Result<Case, OpenError> {
-    let Partial { run, unreadable } = partial;
-    let mut case = Case::of_run(run, name).map_err(|e| OpenError::new(format!("{name}: {e}")))?;
-    if unreadable > 0 {
-        let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
-        let message = format!("{name}: ignored {lines}, truncated or unreadable");
-        case.machine.warnings.push(Warning::general(message));
-    }
+    let left_out = partial.left_out();
+    let mut case = Case::of_run(partial.run, name).map_err(|e| OpenError::new(format!("{name}: {e}")))?;
+    case.machine.warnings.extend(left_out.map(|what| Warning::general(format!("{name}: {what}"))));
     Ok(case)
 }
 

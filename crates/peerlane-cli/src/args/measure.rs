@@ -118,6 +118,9 @@ fn tests() -> impl TypedValueParser<Value = Test> {
     PossibleValuesParser::new(Test::ALL.map(Test::name)).try_map(named)
 }
 
+/// The longest time, in seconds: the system's clock cannot count much further.
+const YEAR: f64 = 8760.0 * 3600.0;
+
 /// `30s`, `2m`, `1.5h` or `500ms`.
 pub(super) fn duration(text: &str) -> Result<Seconds, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -129,8 +132,8 @@ pub(super) fn duration(text: &str) -> Result<Seconds, String> {
         _ => return Err("write a time as 30s, 2m or 500ms".to_owned()),
     };
     let number = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
-    let seconds = number.map(|n| n * factor).filter(|s| s.is_finite() && *s > 0.0);
-    seconds.map(Seconds::new).ok_or_else(|| "write a time above 0 as 30s, 2m or 500ms".to_owned())
+    let seconds = number.map(|n| n * factor).filter(|s| *s > 0.0 && *s <= YEAR);
+    seconds.map(Seconds::new).ok_or_else(|| "write a time above 0 and up to 8760h, as 30s, 2m or 500ms".to_owned())
 }
 
 /// `1%` or `0.01`.
@@ -152,7 +155,9 @@ mod tests {
         let seconds = |text: &str| duration(text).map(Seconds::seconds);
         assert_eq!((seconds("30s"), seconds("2m"), seconds("1.5h")), (Ok(30.0), Ok(120.0), Ok(5400.0)));
         assert_eq!(seconds("500ms"), Ok(0.5));
-        for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "five minutes", "٣s"] {
+        for wrong in
+            ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "99999999999999999999s", "8761h", "five minutes", "٣s"]
+        {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

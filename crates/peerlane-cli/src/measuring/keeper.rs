@@ -302,10 +302,16 @@ fn read(path: &Path) -> Result<Run, String> {
     Run::from_json(&text).map_err(|e| format!("{}: {e}", shown(path)))
 }
 
-/// Reads a growing record. A truncated last line was being written when its writer died; its steps are run again.
+/// Reads a growing record. A truncated last line was being written when its writer died; its steps are run again, and so are
+/// those of lines that were damaged since, which is said.
 fn read_partial(path: &Path) -> Result<Run, String> {
     let bytes = input_file::read(path, Kind::Run)?;
     let read = Partial::read(&String::from_utf8_lossy(&bytes)).map_err(|e| format!("{}: {e}", shown(path)))?;
+    if !read.damaged.is_empty()
+        && let Some(what) = read.left_out()
+    {
+        crate::console::say(&format!("{}: {what}", shown(path)));
+    }
     Ok(read.run)
 }
 

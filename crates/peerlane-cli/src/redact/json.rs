@@ -74,7 +74,10 @@ impl Redactor {
         for line in text.split_inclusive('\n') {
             if is_document(line) {
                 done.push_str(&self.nested(&std::mem::take(&mut others), MAX_DEPTH, pass));
-                done.push_str(&self.document(line, depth, pass).unwrap_or_default());
+                // its checksum, too, is of what it was before
+                let plain = unsealed(line);
+                done.push_str(&self.document(&plain, depth, pass).unwrap_or_default());
+                done.push_str(if line.ends_with('\n') && !plain.ends_with('\n') { "\n" } else { "" });
             } else if line.ends_with('\n') || !line.starts_with('{') {
                 others.push_str(line);
             }

@@ -21,7 +21,8 @@ mod tables;
 mod tests;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
 use peerlane::evidence::{Files, Item, decode};
 use serde::Serialize;
@@ -33,6 +34,9 @@ use pseudonyms::{Kind, Pseudonyms};
 /// Extended capability of PCI Express that holds a device's serial number, and where extended ones begin.
 const SERIAL_CAPABILITY: u16 = 0x0003;
 const EXTENDED: usize = 0x100;
+
+/// The most that is kept of texts that were learned from, in bytes.
+const MOST_KEPT: usize = 32 << 20;
 
 /// What is done with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,12 @@ enum Pass {
 #[derive(Debug, Default)]
 pub(crate) struct Redactor {
     names: Pseudonyms,
+    /// Texts that were learned from, by their hash, as rules leave them: they need not be looked through again.
+    learned: HashMap<u64, String>,
+    /// How many bytes of them are kept.
+    kept: usize,
+    /// Makes hashes that nobody can foresee.
+    hasher: RandomState,
     /// Whether it was said that there are too many names.
     said: bool,
 }
@@ -55,7 +65,22 @@ impl Redactor {
     /// Learns the names in a text, so that they are found wherever else they stand. All sources are shown to it before
     /// the first is replaced.
     pub(crate) fn learn(&mut self, text: &str) {
-        let _ = self.nested(text, 0, Pass::Rules);
+        let done = self.nested(text, 0, Pass::Rules);
+        self.keep(text, done);
+    }
+
+    fn keep(&mut self, text: &str, done: String) {
+        if self.kept + done.len() <= MOST_KEPT {
+            self.kept += done.len();
+            self.learned.insert(self.hasher.hash_one(text), done);
+        }
+    }
+
+    /// What rules leave of a text, as far as it was learned from.
+    fn known(&mut self, text: &str) -> Option<String> {
+        let done = self.learned.remove(&self.hasher.hash_one(text))?;
+        self.kept -= done.len();
+        Some(done)
     }
 
     /// Learns the name of this host.
@@ -74,6 +99,13 @@ impl Redactor {
     }
 
     fn nested(&mut self, text: &str, depth: usize, pass: Pass) -> String {
+        if depth == 0
+            && pass == Pass::Rules
+            && !self.learned.is_empty()
+            && let Some(known) = self.known(text)
+        {
+            return known;
+        }
         if let Some(document) = self.json(text, depth, pass) {
             return document;
         }
@@ -158,6 +190,10 @@ impl Redactor {
                     ),
                     (Some(text), None) if path.ends_with("proc/cmdline") => {
                         Item::File((lines::command_line(&text) + "\n").into_bytes())
+                    }
+                    (Some(text), None) if passes == [Pass::Rules] => {
+                        self.learn(&text);
+                        Item::File(Vec::new())
                     }
                     (Some(text), None) => {
                         Item::File(self.each(&text, passes, |of, text, pass| of.nested(text, 0, pass)).into_bytes())

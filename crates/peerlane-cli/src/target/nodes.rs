@@ -34,7 +34,7 @@ impl Record {
         let file = shown(path);
         let (run, unreadable) = nodes_run(path)?;
         if unreadable > 0 {
-            crate::console::say(&format!("{file}: left out {unreadable} lines that are cut or unreadable"));
+            crate::console::say(&format!("{file}: left out {unreadable} lines that are cut, changed or unreadable"));
         }
         Ok(Record { file, run })
     }

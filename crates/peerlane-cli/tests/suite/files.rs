@@ -116,6 +116,99 @@ fn no_kill_loses_a_cell() {
     println!("{killed} kills, {runs} runs completed between them, every recorded cell kept with its value");
 }
 
+/// Commands that write a file whole, the file last, and what such a file ends with.
+const WRITERS: [(&[&str], &str, &str); 13] = [
+    (&["report", "hgx-h100", "-o"], "r.html", "</html>\n"),
+    (&["check", "hgx-h100", "--html"], "c.html", "</html>\n"),
+    (&["compare", "hgx-h100", "hgx-h200", "--html"], "d.html", "</html>\n"),
+    (&["fleet", "../../examples/fleet", "--html"], "f.html", "</html>\n"),
+    (&["new", "--force", "--cpu", "epyc-genoa", "--card", "l40s@cpu0"], "n.toml", "\n"),
+    (&["simulate", "hgx-h100", "-s", "1MiB", "--trace"], "t.json", "]}"),
+    (&["simulate", "hgx-h100", "-s", "1MiB,4MiB", "--svg"], "s.svg", "</svg>\n"),
+    (&["sweep", "hgx-h100", "--csv"], "s.csv", "\n"),
+    (&["place", "hgx-h100", "--topology"], "p.xml", "</system>\n"),
+    (&["infer", "exxact-devbox", "-o"], "i.json", "}\n"),
+    (&["tune", "dgx-1v", "-o"], "t2.json", "}\n"),
+    (&["gate", "h200x4-vm", "-o"], "g.json", "]}\n"),
+    (&["gate", "h200x4-vm", "--state"], "state.json", "}"),
+];
+
+#[test]
+fn no_kill_leaves_half_a_file() {
+    let (kills, folder) = (times("PEERLANE_KILLS", 13), folder("kills-of-writers"));
+    let mut killed = 0;
+    for (nth, (args, name, end)) in WRITERS.iter().enumerate() {
+        let file = folder.join(name);
+        // what was there before stays until the new file is whole
+        let began = Instant::now();
+        let first = with_file(args, &file);
+        assert!(status(&first) < 2, "{args:?}: {}", err(&first));
+        let takes = began.elapsed();
+        let whole = fs::read_to_string(&file).unwrap();
+        let is_whole = |text: &str| text.ends_with(end) && (text.len() as f64) > 0.7 * whole.len() as f64;
+        assert!(is_whole(&whole), "{args:?} ends with {:?}", &whole[whole.len().saturating_sub(20)..]);
+        let share = kills / WRITERS.len() + usize::from(nth < kills % WRITERS.len());
+        let mut done = 0;
+        while done < share {
+            let again = any_below(2) == 0;
+            if !again {
+                let _ = fs::remove_file(&file);
+            }
+            let mut child = command(args).arg(&file).stdout(Stdio::null()).spawn().unwrap();
+            thread::sleep(Duration::from_micros(any_below(takes.as_micros() as u64)));
+            done += usize::from(child.try_wait().unwrap().is_none());
+            child.kill().unwrap();
+            let output = child.wait_with_output().unwrap();
+            match fs::read_to_string(&file) {
+                Ok(text) => assert!(is_whole(&text), "{args:?}: half a file of {} bytes: {}", text.len(), err(&output)),
+                Err(_) => assert!(!again, "{args:?}: the earlier file is gone"),
+            }
+            if !file.exists() {
+                assert!(status(&with_file(args, &file)) < 2, "{args:?}: what a killed one left is in the way");
+            }
+        }
+        killed += done;
+    }
+    println!("{killed} kills of {} commands, no half file", WRITERS.len());
+}
+
+#[test]
+fn no_kill_leaves_half_an_archive_or_loses_a_sample() {
+    let (kills, folder) = (times("PEERLANE_KILLS", 8), folder("kills-of-growing"));
+    let archive = folder.join("machine.tar.zst");
+    let began = Instant::now();
+    let first = with_file(&["gather", "-o"], &archive);
+    assert!(archive.exists(), "{}", err(&first));
+    let takes = began.elapsed();
+    for _ in 0..kills / 2 {
+        let _ = fs::remove_file(&archive);
+        let mut child = command(&["gather", "-o"]).arg(&archive).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_micros(any_below(takes.as_micros() as u64)));
+        child.kill().unwrap();
+        child.wait_with_output().unwrap();
+        if archive.exists() {
+            let read = command(&["map"]).arg(&archive).output().unwrap();
+            assert!(!err(&read).contains("cut or damaged"), "{}", err(&read));
+        }
+    }
+    // a recording grows by whole lines; the last may be cut
+    let recording = folder.join("t.jsonl");
+    let args = ["top", "h200x4-vm", "--every", "100ms", "--for", "900ms", "--record"];
+    for _ in 0..kills / 2 {
+        let _ = fs::remove_file(&recording);
+        let mut child = command(&args).arg(&recording).stdout(Stdio::null()).spawn().unwrap();
+        thread::sleep(Duration::from_millis(100 + any_below(700)));
+        child.kill().unwrap();
+        child.wait_with_output().unwrap();
+        let Ok(text) = fs::read_to_string(&recording) else { continue };
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        for line in whole.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        }
+    }
+    println!("{kills} kills of gather and top");
+}
+
 #[test]
 fn of_two_writers_one_is_told_about_the_other() {
     let (tries, folder) = (times("PEERLANE_WRITERS", 3), folder("writers"));

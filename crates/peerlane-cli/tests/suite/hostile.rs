@@ -109,6 +109,11 @@ fn composed() -> Vec<(&'static str, Vec<u8>)> {
         ("brackets.txt", "]".repeat(200_000).into_bytes()),
         ("no-end.txt", b"}\n\"nvbandwidth\": {".to_vec()),
     ];
+    all.push(("list.zip", listed_zip(60_000)));
+    all.push((
+        "line.txt",
+        "h1:8:8 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event: local error ".repeat(6000).into_bytes(),
+    ));
     // slow without optimisation, as all that is long
     if !cfg!(debug_assertions) {
         use std::io::Write;
@@ -117,6 +122,29 @@ fn composed() -> Vec<(&'static str, Vec<u8>)> {
         all.push(("lines.gz", packed.finish().unwrap()));
     }
     all
+}
+
+/// A zip archive that lists one small file many times under names of their own.
+fn listed_zip(files: u32) -> Vec<u8> {
+    use std::io::Write;
+    let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(b"x").unwrap();
+    let packed = packer.finish().unwrap();
+    let sizes = [0_u32.to_le_bytes(), (packed.len() as u32).to_le_bytes(), 1_u32.to_le_bytes()].concat();
+    let mut zip = [b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0".as_slice(), &sizes, b"\0\0\0\0", &packed].concat();
+    let list = zip.len() as u32;
+    for nth in 0..files {
+        let name = format!("d{nth}/a.txt");
+        let length = (name.len() as u16).to_le_bytes();
+        zip.extend(
+            [b"PK\x01\x02\x14\0\x14\0\0\0\x08\0\0\0\0\0".as_slice(), &sizes, &length, &[0; 16], name.as_bytes()]
+                .concat(),
+        );
+    }
+    zip.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\0\0\0\0");
+    zip.extend(list.to_le_bytes());
+    zip.extend(b"\0\0");
+    zip
 }
 
 fn all_wrong(files: impl IntoIterator<Item = PathBuf>) -> (usize, Vec<String>) {

@@ -366,11 +366,16 @@ fn two_records_of_a_cluster_are_compared() {
 
 #[test]
 fn options_of_machines_and_unknown_faults_are_refused() {
+    // each round is of all nodes, and its values take memory
+    let many =
+        "name = \"many\"\nnode = \"hgx-h200\"\nnodes = 1000000\n[network]\nshape = \"rail:2\"\nhop_latency_us = 0.2\n";
+    let many = format!("cluster:{}", crate::common::file("nodes", "many.toml", many));
     for (args, expected) in [
         (&["measure", "cluster:quong", "--quick"][..], "--quick is for one machine"),
         (&["measure", "cluster:quong", "--faults", "slow:node1"], "no such fault; write slow-node:NODE:SHARE"),
         (&["measure", "cluster:quong", "--faults", "slow-node:node16:0.5"], "its nodes are node0 to node15"),
         (&["measure", "cluster:quong", "--budget", "1s"], "allow that with --budget"),
+        (&["measure", &many], "1000000 nodes; a simulated measurement has at most 2048"),
         (&["measure", "cluster:nothing"], "no cluster 'nothing'; there are apenet-pair, "),
         (&["measure", "h200x4-vm", "--all-pairs"], "--all-pairs is for clusters"),
     ] {

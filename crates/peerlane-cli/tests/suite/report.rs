@@ -18,6 +18,26 @@ fn page_of(name: &str, targets: &[&str]) -> String {
 }
 
 #[test]
+fn a_page_runs_its_one_script_and_no_other() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use sha2::{Digest, Sha256};
+    let page = page_of("policy.html", &["hgx-h100"]);
+    let (_, policy) = page.split_once("Content-Security-Policy\" content=\"").unwrap();
+    let policy = policy.split_once('"').unwrap().0;
+    assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+    for tag in ["script", "style"] {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        let bodies: Vec<&str> = page.split(&open).skip(1).map(|rest| rest.split_once(&close).unwrap().0).collect();
+        let [body] = bodies.as_slice() else { panic!("{} of {tag}", bodies.len()) };
+        let hash = STANDARD.encode(Sha256::digest(body.as_bytes()));
+        assert!(policy.contains(&format!("{tag}-src 'sha256-{hash}'")), "{policy}");
+    }
+    // what else has the form of a script is data
+    assert_eq!(page.matches("<script").count(), page.matches("<script type=").count() + 1);
+    assert!(!page.contains(" onload=") && !page.contains("javascript:"));
+}
+
+#[test]
 fn every_document_is_as_its_schema_says() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../schema/report-2.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();

@@ -28,9 +28,11 @@ fn run(view: &View) -> Vec<Raised> {
     let mut lost = outcasts(view, &gpus);
     lost.retain(|id| !is_reported(view, *id, &raised));
     raised.extend(report_outcasts(view, &gpus, &lost));
-    if ports.is_empty() {
-        raised.extend(uneven_bricks(view, &gpus, &lost));
-        raised.extend(fewer_in_classes(view, &gpus, &raised));
+    // a listing may be cut, and says nothing of the GPUs that it does not reach
+    let unlisted: Vec<NodeId> = gpus.iter().copied().filter(|id| !ports.contains_key(id)).collect();
+    if !unlisted.is_empty() {
+        raised.extend(uneven_bricks(view, &gpus, &lost, &unlisted));
+        raised.extend(fewer_in_classes(view, &gpus, &unlisted, &raised));
     }
     if let Some(first) = raised.first_mut()
         && let Some(slow) = collective_slow::by_links_that_are_up(view)
@@ -132,15 +134,15 @@ fn fewer_than_built(view: &View, ports: &Ports, reported: &[Raised]) -> Vec<Rais
 
 /// GPUs on modules whose widest NV# is more than half of their links, and not all: NV12 of 18. Less may be one of several
 /// bundles of a board without switches.
-fn fewer_in_classes(view: &View, gpus: &[NodeId], reported: &[Raised]) -> Vec<Raised> {
+fn fewer_in_classes(view: &View, gpus: &[NodeId], of: &[NodeId], reported: &[Raised]) -> Vec<Raised> {
     let mut groups: BTreeMap<(u32, u32), Vec<NodeId>> = BTreeMap::new();
-    for id in gpus.iter().filter(|id| !is_reported(view, **id, reported)) {
+    for id in of.iter().filter(|id| !is_reported(view, **id, reported)) {
         let Some((built, _)) = view.part(*id).and_then(Part::module_nvlinks).filter(|(_, g)| *g >= 4) else { continue };
-        let of = |other: &NodeId| match view.class(*id, *other)? {
+        let links = |other: &NodeId| match view.class(*id, *other)? {
             PathClass::Gpu(Interconnect::Nvlink, links) => Some(u32::from(links)),
             _ => None,
         };
-        let Some(widest) = gpus.iter().filter(|other| *other != id).filter_map(of).max() else { continue };
+        let Some(widest) = gpus.iter().filter(|other| *other != id).filter_map(links).max() else { continue };
         if widest < built && widest * 2 > built {
             groups.entry((widest, built)).or_default().push(*id);
         }
@@ -212,8 +214,8 @@ fn report_outcasts(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Option<Rais
     Some(raised)
 }
 
-/// GPUs with fewer bricks in the fabric than is usual among those joined all to all.
-fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
+/// Those of some GPUs with fewer bricks in the fabric than is usual among all that are joined all to all.
+fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId], of: &[NodeId]) -> Vec<Raised> {
     let fabric = view.fabric();
     let bricks = |id: NodeId| -> u32 {
         let own = fabric.links_of(id).iter().map(|(link, _)| &fabric.link(*link).kind);
@@ -228,7 +230,7 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
     }
     let Some(usual) = median(joined.iter().map(|id| f64::from(bricks(*id)))) else { return Vec::new() };
     let mut groups: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
-    for id in joined.into_iter().filter(|id| f64::from(bricks(*id)) < usual) {
+    for id in joined.into_iter().filter(|id| of.contains(id) && f64::from(bricks(*id)) < usual) {
         groups.entry(bricks(id)).or_default().push(id);
     }
     let report = |(now, ids): (u32, Vec<NodeId>)| {
@@ -322,6 +324,16 @@ mod tests {
         let mut unbridged = switched(2);
         listed(&mut unbridged, &[0, 0]);
         assert!(short(&unbridged).is_empty(), "cards without a bridge");
+    }
+
+    #[test]
+    fn a_listing_that_is_cut_hides_nothing_that_the_classes_show() {
+        let mut machine = joined(&[18, 18, 12, 18]);
+        listed(&mut machine, &[4, 4]);
+        assert_eq!(short(&machine), [(Error, "GPU2".to_owned())]);
+        let mut whole = joined(&[18; 4]);
+        listed(&mut whole, &[4, 4]);
+        assert!(short(&whole).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! While it grows it is JSON lines, first the record without cells and then an [`Event`] a line, as that of a
 //! [`Run`](crate::run::Run), so that nothing measured is lost where the writer dies.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use peerlane_machine::schema::JsonSchema;
@@ -11,7 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Compared, Lost, Memory, Node, NodePlan, PortErrors, Samples, Step};
 use crate::measure::{Failure, Verdict};
-use crate::run::{Estimate, Flag, FlagKind, Missing, RunError, check, digits, is_settled, list, sealed};
+use crate::run::{
+    Estimate, Flag, FlagKind, Missing, RunError, check, digits, is_settled, list, opened_line, sealed, sealed_line,
+};
 use peerlane_machine::names::number_after;
 use peerlane_machine::one_line::lines_if_any;
 use peerlane_machine::stats::Median;
@@ -257,13 +260,14 @@ impl NodesRun {
         let text = text.trim_start_matches(['\u{feff}', '\n', '\r', ' ', '\t']);
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
-        let (mut run, unreadable) = match from_json::<NodesRun>(first) {
+        let head = opened_line(first).unwrap_or(Cow::Borrowed(first));
+        let (mut run, unreadable) = match from_json::<NodesRun>(&head) {
             Ok(mut run) => {
                 let mut unreadable = 0;
                 for line in lines.filter(|line| !line.trim().is_empty()) {
-                    match from_json(line) {
-                        Ok(event) => run.apply(event),
-                        Err(_) => unreadable += 1,
+                    match opened_line(line).map(|line| from_json(&line)) {
+                        Ok(Ok(event)) => run.apply(event),
+                        Ok(Err(_)) | Err(_) => unreadable += 1,
                     }
                 }
                 (run, unreadable)
@@ -273,7 +277,10 @@ impl NodesRun {
         if ![SCHEMA, EARLIER].contains(&&*run.schema) {
             return Err(RunError::Schema(run.schema));
         }
-        check(text)?;
+        // a growing record has one a line
+        if head == first {
+            check(text)?;
+        }
         SCHEMA.clone_into(&mut run.schema);
         let nodes = run.nodes.len();
         let unknown = run.cells.iter().flat_map(|c| c.step.nodes()).find(|node| *node >= nodes);
@@ -294,7 +301,7 @@ impl NodesRun {
     /// Where JSON has no form for a value.
     pub fn header_line(&self) -> Result<String, RunError> {
         let head = NodesRun { complete: false, cells: Vec::new(), ..self.clone() };
-        Ok(serde_json::to_string(&head)? + "\n")
+        Ok(sealed_line(&serde_json::to_string(&head)?))
     }
 
     /// The whole record: a field a line, nodes and cells each on its own line.

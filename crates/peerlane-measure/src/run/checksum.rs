@@ -2,7 +2,7 @@
 //!
 //! It is of all bytes of the file but its own line. A flip of bits within any eight bytes changes it with certainty. It is no
 //! signature: who wants to change a record removes the line, and the record is then read as one without checksum, as those of
-//! earlier versions are.
+//! earlier versions are. Each line of a growing record has one of its own, as its last field.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,6 +15,9 @@ const FORM: &str = "fnv64:";
 
 /// The field stands among the first bytes, behind the schema.
 const HEAD: usize = 512;
+
+/// What closes the field and a line of a growing record.
+const CLOSE: &str = "\"}";
 
 /// Digits of a checksum.
 const DIGITS: usize = 16;
@@ -38,12 +41,37 @@ pub(crate) fn check(text: &str) -> Result<(), RunError> {
     }
 }
 
-/// A record without the field, if it is as it was written: what changes its text on purpose begins with this.
+/// A record, or a line of a growing one, without the field, if it is as it was written: what changes its text on purpose begins
+/// with this.
 pub fn unsealed(text: &str) -> Cow<'_, str> {
     match line(text) {
         Ok(Some((at, _))) if check(text).is_ok() => Cow::Owned(format!("{}{}", &text[..at.start], &text[at.end..])),
+        Err(()) => opened_line(text.trim_end()).unwrap_or(Cow::Borrowed(text)),
         _ => Cow::Borrowed(text),
     }
+}
+
+/// A line of a growing record, an object, with the field at its end.
+pub(crate) fn sealed_line(json: &str) -> String {
+    match json.strip_suffix('}') {
+        Some(open) => format!("{open},{KEY}{FORM}{:016x}{CLOSE}\n", of(&[json])),
+        None => format!("{json}\n"),
+    }
+}
+
+/// A line of a growing record without the field; one that never had it, as those of earlier versions, is as it is.
+///
+/// # Errors
+/// Where it was changed since.
+pub(crate) fn opened_line(line: &str) -> Result<Cow<'_, str>, RunError> {
+    // a flip of one bit leaves the key or the value's beginning
+    if !line.contains(KEY) && !line.contains(FORM) {
+        return Ok(Cow::Borrowed(line));
+    }
+    let before = line.len().checked_sub(1 + KEY.len() + FORM.len() + DIGITS + CLOSE.len());
+    let open = before.and_then(|at| line.get(..at)).ok_or(RunError::Changed)?;
+    let json = format!("{open}}}");
+    if sealed_line(&json).trim_end_matches('\n') == line { Ok(Cow::Owned(json)) } else { Err(RunError::Changed) }
 }
 
 /// Where the field's line is, and what it says; an error where it is damaged.
@@ -82,7 +110,7 @@ fn of(parts: &[&str]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{cell, moving, run};
-    use super::super::{Partial, Run};
+    use super::super::{Event, Partial, Run};
     use super::*;
     use crate::plan::Test;
     use peerlane_machine::random::Random;
@@ -115,6 +143,35 @@ mod tests {
             assert!(read.is_err(), "bit {bit} of byte {at}: {:?}", &flipped.get(at.saturating_sub(20)..at + 20));
             assert!(Partial::read(&flipped).is_err(), "bit {bit} of byte {at}");
         }
+    }
+
+    #[test]
+    fn a_flip_in_a_growing_record_is_named_by_its_line() {
+        let whole = record();
+        let events = whole.cells.iter().map(|cell| Partial::event_line(&Event::Cells(vec![cell.clone()])).unwrap());
+        let text: String = std::iter::once(Partial::header_line(&whole).unwrap()).chain(events).collect();
+        let read = Partial::read(&text).unwrap();
+        assert_eq!((read.run.cells.len(), read.unreadable, read.damaged), (2, 0, Vec::new()));
+        let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        for at in (0..text.len()).filter(|at| *at + 400 > starts[1] || *at % 7 == 0) {
+            let bit = at % 8;
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            let line = starts.iter().filter(|start| **start <= at).count();
+            match Partial::read(&String::from_utf8_lossy(&bytes)) {
+                // what describes the run is needed
+                Err(_) => assert_eq!(line, 1, "bit {bit} of byte {at}"),
+                Ok(read) => {
+                    let ends_line = bytes[at] == b'\n' || text.as_bytes()[at] == b'\n';
+                    assert!(read.unreadable > 0 && (ends_line || read.damaged == [line]), "bit {bit} of byte {at}");
+                    assert!(read.run.cells.len() < 2 && read.run.cells.iter().all(|cell| whole.cells.contains(cell)));
+                }
+            }
+        }
+        // what earlier versions wrote has none
+        let old: String = text.lines().map(|line| format!("{}\n", opened_line(line).unwrap())).collect();
+        assert!(!old.contains("checksum"));
+        assert_eq!(Partial::read(&old).unwrap(), Partial::read(&text).unwrap());
     }
 
     #[test]

@@ -3,17 +3,21 @@
 //! A growing run is JSON lines: first the record as far as it is known, without cells, then one [`Event`] a line, so
 //! that nothing measured is lost where the writer dies.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
-use super::{Cell, Event, Run, SCHEMA, check, sealed};
+use super::{Cell, Event, Run, SCHEMA, check, opened_line, sealed, sealed_line};
 use peerlane_machine::matrix::Quantity;
 use peerlane_read::evidence::from_json;
 use peerlane_read::input_file::Kind;
 
 /// The longest record that is read: as much as of any source, and some 50,000 cells with all their samples.
 pub const MAX_RUN_BYTES: usize = Kind::Run.limit() as usize;
+
+/// So many damaged lines are named.
+const NAMED: usize = 4;
 
 /// What all formats of runs are called, up to their number.
 const FAMILY: &str = "peerlane/run/";
@@ -65,6 +69,8 @@ pub struct Partial {
     pub run: Run,
     /// Lines that are cut or unreadable, which are left out. The last line of a writer that died is mostly one.
     pub unreadable: usize,
+    /// The numbers of those among them, from 1, that are not as they were written.
+    pub damaged: Vec<usize>,
 }
 
 /// The field that names the format, read first.
@@ -178,12 +184,12 @@ impl Partial {
     /// The first line of a growing run, with its end: the run without cells, and not complete.
     pub fn header_line(run: &Run) -> Result<String, RunError> {
         let head = Run { complete: false, cells: Vec::new(), ..run.clone() };
-        Ok(serde_json::to_string(&head)? + "\n")
+        Ok(sealed_line(&serde_json::to_string(&head)?))
     }
 
     /// A further line, with its end; of a run's [`Event`] or another record's.
     pub fn event_line(event: &impl serde::Serialize) -> Result<String, RunError> {
-        Ok(serde_json::to_string(event)? + "\n")
+        Ok(sealed_line(&serde_json::to_string(event)?))
     }
 
     /// Reads a growing run, or a whole record, which has no unreadable line.
@@ -194,26 +200,53 @@ impl Partial {
         if text.len() > MAX_RUN_BYTES {
             return Err(RunError::TooLarge);
         }
-        let mut lines = text.trim_start_matches(['\u{feff}', '\n', '\r', ' ', '\t']).lines();
-        let first = lines.next().unwrap_or_default();
-        let mut run = match Run::from_json(first) {
+        let mut lines = text.trim_start_matches(['\u{feff}', '\n', '\r', ' ', '\t']).lines().zip(1..);
+        let first = lines.next().map_or("", |(first, _)| first);
+        let whole = |text| Run::from_json(text).map(|run| Partial { run, unreadable: 0, damaged: Vec::new() });
+        let head = opened_line(first).unwrap_or(Cow::Borrowed(first));
+        let mut run = match Run::from_json(&head) {
             Ok(run) => run,
             // a record of several lines opens with a brace alone
-            Err(_) if first.trim_end() == "{" => return Ok(Partial { run: Run::from_json(text)?, unreadable: 0 }),
-            Err(cut) => return Run::from_json(text).map(|run| Partial { run, unreadable: 0 }).map_err(|_| cut),
+            Err(_) if first.trim_end() == "{" => return whole(text),
+            Err(cut) => return whole(text).map_err(|_| cut),
         };
         let mut cells = Latest::default();
         cells.extend(std::mem::take(&mut run.cells));
-        let mut unreadable = 0;
-        for line in lines.filter(|line| !line.trim().is_empty()) {
-            match from_json(line) {
-                Ok(Event::Cells(fresh)) => cells.extend(fresh),
-                Ok(event) => run.apply(event),
-                Err(_) => unreadable += 1,
+        let (mut unreadable, mut damaged) = (0, Vec::new());
+        for (line, number) in lines.filter(|(line, _)| !line.trim().is_empty()) {
+            match opened_line(line).map(|line| from_json(&line)) {
+                Ok(Ok(Event::Cells(fresh))) => cells.extend(fresh),
+                Ok(Ok(event)) => run.apply(event),
+                Ok(Err(_)) => unreadable += 1,
+                Err(_) => {
+                    unreadable += 1;
+                    // half a line is what a writer that died leaves
+                    if text.ends_with('\n') || !text.ends_with(line) {
+                        damaged.push(number);
+                    }
+                }
             }
         }
         run.cells = cells.into_cells();
-        Ok(Partial { run, unreadable })
+        Ok(Partial { run, unreadable, damaged })
+    }
+
+    /// What to say of lines that are left out, if there are any.
+    pub fn left_out(&self) -> Option<String> {
+        let numbers: Vec<String> = self.damaged.iter().take(NAMED).map(usize::to_string).collect();
+        let more = if self.damaged.len() > NAMED { ", …" } else { "" };
+        let damaged = match &*numbers {
+            [] => None,
+            [one] => Some(format!("line {one}, which does not match its checksum: it was damaged or changed")),
+            many => Some(format!("lines {}{more}, which do not match their checksums", many.join(", "))),
+        };
+        let cut = match self.unreadable - self.damaged.len() {
+            0 => None,
+            1 => Some("1 line, truncated or unreadable".to_owned()),
+            n => Some(format!("{n} lines, truncated or unreadable")),
+        };
+        let both: Vec<String> = cut.into_iter().chain(damaged).collect();
+        (!both.is_empty()).then(|| format!("ignored {}", both.join("; ")))
     }
 }
 
@@ -329,7 +362,7 @@ mod tests {
         let (run, events) = grown();
         let text = growing(&run, &events);
         assert!(looks_like_run(&text));
-        let Partial { run: back, unreadable } = Partial::read(&text).unwrap();
+        let Partial { run: back, unreadable, .. } = Partial::read(&text).unwrap();
         assert_eq!((unreadable, back.complete), (0, false));
         assert_eq!(back.to_json().unwrap(), Run { complete: false, ..run }.to_json().unwrap());
     }
@@ -430,7 +463,7 @@ mod tests {
             let prefix = &text[..cut];
             match Partial::read(prefix) {
                 Err(_) => prop_assert!(cut < head),
-                Ok(Partial { run: back, unreadable }) => {
+                Ok(Partial { run: back, unreadable, .. }) => {
                     prop_assert!(cut + 1 >= head && unreadable <= 1);
                     let whole = prefix[head.min(cut)..].matches('\n').count();
                     // a line may also be whole but for its end

@@ -6,11 +6,10 @@
 
 use super::health::Health;
 use super::text::Used;
-use super::words::{key_value, number_and_unit};
+use super::words::{key_value, mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{Area, Grade};
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "accelerator table";
 
@@ -234,8 +233,8 @@ fn take(columns: &[String], values: &[String], gpu: &mut GpuFacts, states: &mut 
         } else if column.starts_with("power") || column.starts_with("pwr") {
             (gpu.power, gpu.power_limit) = (number(value), limit.and_then(number));
         } else if column.starts_with("hbm-usage") || column.starts_with("memory-usage") {
-            let size = limit.and_then(number).filter(|size| *size > 0.0);
-            gpu.memory = size.map(|size| Bytes::from_mib(size as u64)).or(gpu.memory);
+            let size = limit.and_then(number).filter(|size| *size != 0.0);
+            gpu.memory = size.map(mebibytes).or(gpu.memory);
         } else if column.contains("util") || column.starts_with("aicore") {
             gpu.utilization = number(value);
         } else if column == "phy-id" {
@@ -265,6 +264,7 @@ fn health(state: &str) -> Option<Grade> {
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     /// The devices of all tables, and the states that are not sound, with how many are.
     fn read(text: &str) -> (Vec<GpuFacts>, u32, Vec<String>) {

@@ -206,7 +206,7 @@ fn sample(line: &str) -> Option<(Bytes, f64)> {
     let mut words = line.split_whitespace();
     let size = words.next()?.parse().ok()?;
     let rate: f64 = words.next()?.parse().ok()?;
-    (rate.is_finite() && words.next().is_none()).then_some((Bytes(size), rate))
+    words.next().is_none().then_some((Bytes(size), rate))
 }
 
 /// One line of `--csv` as a table of one row:
@@ -223,7 +223,7 @@ fn csv_row(text: &Text, i: usize, context: &Context) -> Option<Table> {
         values.split(',').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.trim(), v.trim())).collect();
     let (rate, rate_unit) = values.get("Bandwidth")?.split_once(' ')?;
     let size = values.get("Size")?.split_whitespace().next()?.parse().ok()?;
-    let rate: f64 = rate.parse().ok().filter(|v: &f64| v.is_finite())?;
+    let rate: f64 = rate.parse().ok()?;
     Some(Table {
         ends,
         devices: values.get("NumDevsUsed").and_then(|n| n.parse().ok()).unwrap_or(1),

@@ -2,10 +2,9 @@
 
 use super::health::Health;
 use super::text::Used;
-use super::words::number_and_unit;
+use super::words::{mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fact::{Area, Grade};
-use peerlane_machine::units::Bytes;
 
 const GPUSTAT: &str = "gpustat";
 const DMON: &str = "nvidia-smi dmon";
@@ -53,7 +52,7 @@ fn row(line: &str) -> Option<GpuFacts> {
     gpu.temperature = temperature.map(|(celsius, _)| celsius);
     gpu.utilization =
         state.split(',').find_map(|part| number_and_unit(part).filter(|(_, unit)| *unit == "%")).map(|(n, _)| n);
-    gpu.memory = memory_unit.then(|| Bytes::from_mib(memory as u64));
+    gpu.memory = memory_unit.then(|| mebibytes(memory));
     (temperature.is_some() || is_lost).then_some(gpu)
 }
 
@@ -114,6 +113,7 @@ const MOST: usize = 512;
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);

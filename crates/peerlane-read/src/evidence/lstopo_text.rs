@@ -227,7 +227,7 @@ impl Reader {
         device.class = code.map(|c| c << 8).or(device.class);
         device.link_rate = value(object, "link")
             .and_then(|l| l.strip_suffix("GB/s")?.parse().ok())
-            .filter(|gb: &f64| *gb > 0.0 && gb.is_finite())
+            .filter(|gb: &f64| *gb != 0.0)
             .map(Rate::from_gb);
         device.name = value(object, "PCIDevice");
         device.parent = parent;

@@ -218,7 +218,7 @@ fn pci_device(document: &Document, at: usize, element: &Element, role: PciRole) 
         vendor: ids.and_then(|(v, _)| pci_id(v)).filter(known),
         device: ids.and_then(|(_, d)| pci_id(d)).filter(known),
         name: info(document, at, "PCIDevice").map(str::to_owned),
-        link_rate: rate.filter(|r| *r > 0.0 && r.is_finite()).map(Rate::from_gb),
+        link_rate: rate.filter(|r| *r != 0.0).map(Rate::from_gb),
         line: element.line,
         ..PciDevice::new(role)
     }

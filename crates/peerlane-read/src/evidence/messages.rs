@@ -1,6 +1,6 @@
 //! Messages of programs that are known by their words: what [`crate::knowledge`] explains, wherever it stands in a line.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::host_headings::HostHeadings;
 use super::line_head::head;
@@ -223,25 +223,29 @@ const WRAPPED: [&str; 6] = ["CCL WARN", "NVRM", "ERROR", "rror", "ailed", "kerne
 const SHORTEST_WRAPPED: usize = 40;
 
 /// The hits of one line that count: marked ones; of those that overlap the most specific.
+///
+/// A line may be as long as a text, so that each hit is compared with those about it alone.
 fn kept<'t>(hits: &mut Vec<Hit<'t>>, text: &'t str) -> Vec<Hit<'t>> {
-    let mut all: Vec<Hit> = hits.drain(..).filter(|hit| is_marked(hit, text)).collect();
+    let mut marks = Marks::of(hits, text);
+    let mut all: Vec<Hit> = hits.drain(..).filter(|hit| marks.hold(hit)).collect();
     all.sort_by_key(|hit| (hit.entry.family, std::cmp::Reverse(hit.weight), hit.fit.place.0));
-    let mut kept: Vec<Hit> = Vec::new();
+    let longest = all.iter().map(|hit| hit.fit.place.1.saturating_sub(hit.fit.place.0)).max().unwrap_or(0);
+    let mut kept: BTreeMap<usize, Vec<Hit>> = BTreeMap::new();
+    let mut others = false;
     for hit in all {
         let (from, to) = hit.fit.place;
         let meets = |other: &Hit| other.fit.place.0 < to && from < other.fit.place.1;
-        let same = |other: &Hit| {
-            std::ptr::eq(other.entry, hit.entry) && other.fit.place == hit.fit.place
-                // entries that differ by what else is known share their words
-                || hit.entry.family && !other.entry.family
-        };
+        let same = |other: &Hit| std::ptr::eq(other.entry, hit.entry) && other.fit.place == hit.fit.place;
         let replaced = |other: &Hit| meets(other) && !is_alternative(other.entry, hit.entry);
-        if !kept.iter().any(|other| same(other) || replaced(other)) {
-            kept.push(hit);
+        let mut about = kept.range(from.saturating_sub(longest)..to.max(from + 1)).flat_map(|(_, at)| at);
+        // families stand back; entries that differ by what else is known share their words
+        if (hit.entry.family && others) || about.any(|other| same(other) || replaced(other)) {
+            continue;
         }
+        others |= !hit.entry.family;
+        kept.entry(from).or_default().push(hit);
     }
-    kept.sort_by_key(|hit| hit.fit.place.0);
-    kept
+    kept.into_values().flatten().collect()
 }
 
 /// Whether one entry replaces the other where something else is known, so that both are kept.
@@ -249,17 +253,36 @@ fn is_alternative(a: &Entry, b: &Entry) -> bool {
     a.instead_of.contains(&b.id) || b.instead_of.contains(&a.id)
 }
 
-/// Whether the line before and in a hit holds one of the marks that its entry needs.
-fn is_marked(hit: &Hit, text: &str) -> bool {
-    let (from, to) = hit.fit.place;
-    let start = text.get(..from).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
-    let line = text.get(start..to).unwrap_or_default();
-    // an exception of PyTorch ends with the library's own warning
-    let is_last_error = || {
+/// The marks of a line, each sought once.
+struct Marks<'t> {
+    /// From the line's beginning to the end of its last hit.
+    line: &'t str,
+    start: usize,
+    /// An exception of PyTorch ends with the library's own warning.
+    is_last_error: bool,
+    /// Where the first of a mark ends.
+    ends: HashMap<&'static str, Option<usize>>,
+}
+
+impl<'t> Marks<'t> {
+    fn of(hits: &[Hit<'t>], text: &'t str) -> Self {
+        let from = hits.iter().map(|hit| hit.fit.place.0).min().unwrap_or(0);
+        let to = hits.iter().map(|hit| hit.fit.place.1).max().unwrap_or(0);
+        let start = text.get(..from).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
         let above = text.get(..start.saturating_sub(1)).unwrap_or_default();
-        above.trim_end_matches('\r').ends_with("Last error:")
-    };
-    hit.entry.marks.is_empty() || hit.entry.marks.iter().any(|mark| line.contains(mark)) || is_last_error()
+        let is_last_error = above.trim_end_matches('\r').ends_with("Last error:");
+        Marks { line: text.get(start..to).unwrap_or_default(), start, is_last_error, ends: HashMap::new() }
+    }
+
+    /// Whether the line before and in a hit holds one of the marks that its entry needs.
+    fn hold(&mut self, hit: &Hit) -> bool {
+        let (line, to) = (self.line, hit.fit.place.1 - self.start);
+        let mut is_within = |mark: &&'static str| {
+            let end = *self.ends.entry(mark).or_insert_with(|| line.find(mark).map(|at| at + mark.len()));
+            end.is_some_and(|end| end <= to)
+        };
+        hit.entry.marks.is_empty() || self.is_last_error || hit.entry.marks.iter().any(&mut is_within)
+    }
 }
 
 #[cfg(test)]

@@ -205,7 +205,12 @@ pub struct Found {
 impl Found {
     /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`, unless it is empty. One that lists more
     /// than any machine has is cut, and numbers that cannot be are taken out, each with a warning.
-    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), mut fact: Fact) {
+    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), fact: Fact) {
+        self.push_of(Origin { source: text.source().clone(), tool, lines: Some(lines) }, fact);
+    }
+
+    /// The same for what stands on no lines.
+    pub(super) fn push_of(&mut self, origin: Origin, mut fact: Fact) {
         if fact.is_empty() {
             return;
         }
@@ -214,9 +219,8 @@ impl Found {
             fact = Fact::Matrix(matrix.typed_by_title());
         }
         let impossible = plausible::take_out(&mut fact);
-        let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
-        if self.keep(Evidence { origin, fact }) {
-            cut.into_iter().chain(impossible).for_each(|message| self.warn(text, tool, lines, message));
+        if self.keep(Evidence { origin: origin.clone(), fact }) {
+            cut.into_iter().chain(impossible).for_each(|message| self.warn_of(origin.clone(), message));
         }
     }
 
@@ -235,9 +239,12 @@ impl Found {
 
     /// Adds a warning about `lines` of `text`. So many that nobody reads them all are not kept.
     pub fn warn(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), message: impl Into<String>) {
+        self.warn_of(Origin { source: text.source().clone(), tool, lines: Some(lines) }, message);
+    }
+
+    fn warn_of(&mut self, origin: Origin, message: impl Into<String>) {
         if self.warnings.len() < limits::MAX_WARNINGS {
-            let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
-            self.warnings.push(Warning::new(origin, message));
+            self.warnings.push(Warning::new(Some(origin), message));
         }
     }
 

@@ -131,8 +131,7 @@ fn take(text: &Text, lines: (u32, u32), report: Report, found: &mut Found) {
     let mut series = Vec::new();
     for (place, cells) in places {
         for (name, unit, value) in columns {
-            let values =
-                report.results.iter().map(|row| cells(row).and_then(value).filter(|v| v.is_finite())).collect();
+            let values = report.results.iter().map(|row| cells(row).and_then(value)).collect();
             series.push(Series { name: format!("{name} {place}"), unit, values });
         }
     }

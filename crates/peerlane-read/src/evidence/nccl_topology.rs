@@ -289,7 +289,7 @@ impl Host {
             [.., guid, _, rate] => (u64::from_str_radix(guid, 16).ok(), rate.parse::<f64>().ok()),
             _ => (None, None),
         };
-        let gigabits = rate.map(|gb| (gb * 8.0).round()).filter(|g| *g > 0.0 && g.is_finite());
+        let gigabits = rate.map(|gb| (gb * 8.0).round()).filter(|g| *g != 0.0);
         nic.ports.push(Port { number: named.id, gigabits, guid: guid.is_some_and(|g| g > 0xffff) });
     }
 }

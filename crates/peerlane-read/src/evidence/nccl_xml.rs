@@ -160,7 +160,7 @@ impl Topology {
         let net = OsDevice {
             rdma: is_rdma(&name, element),
             name,
-            gigabits: megabits.filter(|m| *m > 0.0 && m.is_finite()).map(|m| m / 1000.0),
+            gigabits: megabits.filter(|m| *m != 0.0 && *m != -1.0).map(|m| m / 1000.0),
             note: Some(note).filter(|n| !n.is_empty()),
             down: false,
         };
@@ -208,7 +208,7 @@ impl Topology {
         let megabytes: Option<f64> = element.number("bw");
         let count = element.number("count");
         if let (Some(device), Some(mb), Some(count)) =
-            (above.and_then(|d| self.tree.devices.get_mut(d)), megabytes.filter(|mb| mb.is_finite()), count)
+            (above.and_then(|d| self.tree.devices.get_mut(d)), megabytes, count)
         {
             device.c2c = Some((count, Rate::from_bytes_per_second(mb * 1e6)));
         }

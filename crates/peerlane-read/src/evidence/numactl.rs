@@ -1,9 +1,8 @@
 //! `numactl -H` (`--hardware`): NUMA nodes, their CPUs, and memory; the distances show whether the text is whole.
 
-use super::words::{key_value, number_and_unit, numbered};
+use super::words::{key_value, mebibytes, number_and_unit, numbered};
 use super::{Fact, Found, HostFacts, NumaNode, Text};
 use peerlane_machine::fabric::CpuList;
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "numactl -H";
 
@@ -71,8 +70,8 @@ fn take(ids: &CpuList, nodes: &mut Vec<NumaNode>, key: &str, value: &str) -> boo
             node.cpus.is_some()
         }
         "size" => {
-            let size = number_and_unit(value).filter(|(n, unit)| *n >= 0.0 && *unit == "MB");
-            node.memory = size.map(|(n, _)| Bytes::from_mib(n as u64));
+            let size = number_and_unit(value).filter(|(_, unit)| *unit == "MB");
+            node.memory = size.map(|(n, _)| mebibytes(n));
             true
         }
         "free" => true,
@@ -83,6 +82,7 @@ fn take(ids: &CpuList, nodes: &mut Vec<NumaNode>, key: &str, value: &str) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     #[test]
     fn odd_node_numbers() {

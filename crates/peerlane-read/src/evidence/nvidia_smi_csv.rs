@@ -7,10 +7,9 @@ use std::collections::HashMap;
 
 use super::limits::MAX_DEVICES;
 use super::text::Span;
-use super::words::number_and_unit;
+use super::words::{mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::{PciAddress, PcieGeneration, PcieWidth};
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "nvidia-smi --query-gpu";
 
@@ -251,7 +250,7 @@ fn set(gpu: &mut GpuFacts, field: Field, cell: &str) -> Option<()> {
     let generation = || PcieGeneration::from_number(cell.parse().ok()?);
     let lanes = || cell.trim_start_matches('x').parse::<u8>().ok().filter(|lanes| *lanes > 0);
     let yes = || matches!(cell, "Yes" | "Enabled" | "1");
-    let mebibytes = || number().filter(|n| *n >= 0.0).map(|n| Bytes::from_mib(n as u64));
+    let memory = || number().map(mebibytes);
     match field {
         Field::Index => gpu.index = Some(cell.parse().ok()?),
         Field::Name => gpu.name = Some(cell.to_owned()),
@@ -267,8 +266,8 @@ fn set(gpu: &mut GpuFacts, field: Field, cell: &str) -> Option<()> {
         Field::Power => gpu.power = Some(number()?),
         Field::PowerLimit => gpu.power_limit = gpu.power_limit.or(Some(number()?)),
         Field::Utilization => gpu.utilization = Some(number()?),
-        Field::Memory => gpu.memory = Some(mebibytes()?),
-        Field::Bar1 => gpu.bar1 = Some(mebibytes()?),
+        Field::Memory => gpu.memory = Some(memory()?),
+        Field::Bar1 => gpu.bar1 = Some(memory()?),
         Field::Mig => gpu.mig = Some(yes()),
         Field::ComputeCapability => {
             let (major, minor) = cell.split_once('.')?;
@@ -312,6 +311,7 @@ fn busier(gpu: &mut GpuFacts, sample: GpuFacts) {
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);

@@ -5,10 +5,9 @@ mod xml;
 use std::collections::HashSet;
 
 use super::text::Span;
-use super::words::{indent, number_and_unit};
+use super::words::{indent, mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, NvlinkDomain, Text};
 use peerlane_machine::fabric::{PciAddress, PcieGeneration, PcieWidth};
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "nvidia-smi -q";
 
@@ -133,7 +132,7 @@ fn is_unhealthy(key: &str, value: &str) -> bool {
 /// Takes one field, in the section `section` of the section `outer`.
 pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
     let number = || number_and_unit(value).map(|(n, _)| n);
-    let bytes = || number_and_unit(value).filter(|(n, unit)| *n >= 0.0 && *unit == "MiB").map(|(n, _)| n as u64);
+    let bytes = || number_and_unit(value).filter(|(_, unit)| *unit == "MiB").map(|(n, _)| mebibytes(n));
     match (section, key) {
         ("", "Product Name") => gpu.name = stated(value),
         ("", "GPU UUID") => gpu.uuid = stated(value),
@@ -156,8 +155,8 @@ pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, val
             }
         }
         ("PCI", key) if key.eq_ignore_ascii_case("Replays Since Reset") => gpu.replays = value.parse().ok(),
-        ("FB Memory Usage", "Total") => gpu.memory = bytes().map(Bytes::from_mib),
-        ("BAR1 Memory Usage", "Total") => gpu.bar1 = bytes().map(Bytes::from_mib),
+        ("FB Memory Usage", "Total") => gpu.memory = bytes(),
+        ("BAR1 Memory Usage", "Total") => gpu.bar1 = bytes(),
         ("Utilization", "GPU" | "Gpu") => gpu.utilization = number(),
         ("Temperature", "GPU Current Temp") => gpu.temperature = number(),
         ("Temperature", "GPU Slowdown Temp") => at_limit(gpu, "GPU", gpu.temperature, number()),
@@ -228,6 +227,7 @@ fn answer(value: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn scanned(text: &str) -> Found {
         let mut found = Found::default();

@@ -7,11 +7,10 @@ use super::accelerator_table;
 use super::device_query::{ecc_off, has_ecc};
 use super::health::Health;
 use super::text::Span;
-use super::words::{number_and_unit, numbered};
+use super::words::{mebibytes, number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{Area, Grade, Message};
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = super::tool::NVIDIA_SMI;
 
@@ -98,7 +97,7 @@ fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
     // GPUs that share the host's memory print no size
     let shared = memory.trim() == "Not Supported";
     let Some((_, total)) = memory.split_once('/').or(shared.then_some(("", ""))) else { return false };
-    gpu.memory = with_unit(total, "MiB").map(|n| Bytes::from_mib(n as u64));
+    gpu.memory = with_unit(total, "MiB").map(mebibytes);
     gpu.temperature = state.split_whitespace().find_map(|w| with_unit(w, "C"));
     gpu.power = used.split_whitespace().next_back().and_then(|w| with_unit(w, "W"));
     gpu.power_limit = with_unit(limit, "W");
@@ -182,6 +181,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane_machine::units::Bytes;
 
     fn tables(text: &str) -> (Vec<Vec<GpuFacts>>, Found) {
         let mut found = Found::default();

@@ -10,6 +10,9 @@ use super::{Fact, GpuFacts, PciDevice};
 /// The most names of cells in one message.
 const NAMED: usize = 4;
 
+/// What readers make of a size that is none.
+pub(super) const NO_SIZE: Bytes = Bytes(u64::MAX);
+
 /// Numbers that were taken out, by their quantity.
 #[derive(Default)]
 struct Check {
@@ -30,7 +33,7 @@ impl Check {
     }
 
     fn bytes(&mut self, of: Bounded, bytes: &mut Option<Bytes>, at: impl FnOnce() -> String) {
-        let mut value = bytes.map(|bytes| bytes.0 as f64);
+        let mut value = bytes.map(|bytes| if bytes == NO_SIZE { f64::NAN } else { bytes.0 as f64 });
         self.number(of, &mut value, at);
         *bytes = bytes.filter(|_| value.is_some());
     }
@@ -255,5 +258,63 @@ mod tests {
         assert_eq!(take_out(&mut fact).len(), 1);
         let Fact::RdmaPorts(ports) = fact else { panic!() };
         assert_eq!((ports[0].gigabits, ports[1].gigabits), (Some(400.0), None));
+    }
+
+    #[test]
+    fn no_reader_drops_a_number_in_silence() {
+        let digits = "9".repeat(400);
+        let numa = |size: &str| {
+            format!(
+                "available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: {size} MB\nnode 0 free: 12 MB\nnode distances:\nnode   0\n  0:  10\n"
+            )
+        };
+        let ibstat = |rate: &str| {
+            format!(
+                "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tLink layer: InfiniBand\n"
+            )
+        };
+        let csv = |size: &str| {
+            format!("index, name, pci.bus_id, memory.total [MiB]\n0, NVIDIA H200, 00000000:19:00.0, {size} MiB\n")
+        };
+        let xml = |speed: &str| {
+            format!(
+                "<system version=\"1\">\n  <cpu numaid=\"0\" affinity=\"00000000,0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\">\n    <pci busid=\"0000:19:00.0\" class=\"0x030200\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"/>\n    </pci>\n    <pci busid=\"0000:1a:00.0\" class=\"0x020000\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\">\n      <nic>\n        <net name=\"mlx5_0\" dev=\"0\" speed=\"{speed}\" port=\"1\" guid=\"0x1\" maxconn=\"131072\" gdr=\"1\"/>\n      </nic>\n    </pci>\n  </cpu>\n</system>\n"
+            )
+        };
+        let sysfs = |speed: &str| {
+            let mut files = super::super::Files::default();
+            let mut add = |path: &str, text: &str| {
+                files.insert(path, super::super::Item::File(text.as_bytes().to_vec()));
+            };
+            add("sys/bus/pci/devices/0000:1a:00.0/class", "0x020000\n");
+            add("sys/bus/pci/devices/0000:1a:00.0/vendor", "0x15b3\n");
+            add("sys/bus/pci/devices/0000:1a:00.0/net/eth0/speed", speed);
+            add("sys/class/net/eth0/speed", speed);
+            add("sys/class/net/eth0/device/class", "0x020000\n");
+            files.insert(
+                "sys/class/net/eth0/device",
+                super::super::Item::Link("../../../bus/pci/devices/0000:1a:00.0".to_owned()),
+            );
+            super::super::read_files("t", &files)
+        };
+        let doubts = |found: &Found| found.warnings.iter().filter(|one| one.message.contains("not used")).count();
+        for wrong in ["-5", digits.as_str()] {
+            for text in [numa(wrong), ibstat(wrong), csv(wrong), xml(wrong)] {
+                assert_eq!(doubts(&read(&text)), 1, "{:?}\n{text}", read(&text).warnings);
+            }
+            let found = sysfs(wrong);
+            assert_eq!(doubts(&found), 1, "{:?}", found.warnings);
+        }
+        assert_eq!(doubts(&sysfs("inf")), 1);
+        for right in [
+            read(&numa("4096")),
+            read(&ibstat("400")),
+            read(&csv("143771")),
+            read(&xml("400000")),
+            sysfs("-1"),
+            sysfs("100000"),
+        ] {
+            assert_eq!(doubts(&right), 0, "{:?}", right.warnings);
+        }
     }
 }

@@ -228,7 +228,7 @@ fn set(port: &mut RdmaPort, key: &str, value: &str) -> bool {
         "SM lid" | "sm lid" | "sm_lid" => port.manager_lid = lid(value),
         "Rate" | "rate" => {
             let first = value.split_whitespace().next().and_then(|n| n.parse().ok());
-            port.gigabits = first.or_else(|| number_and_unit(value).map(|(n, _)| n)).filter(|n: &f64| *n > 0.0);
+            port.gigabits = first.or_else(|| number_and_unit(value).map(|(n, _)| n)).filter(|n: &f64| *n != 0.0);
         }
         _ => return false,
     }

@@ -300,7 +300,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     if Packing::of(&bytes).is_none() {
         return scan_single(name, bytes);
     }
-    let Unpacked { files, single, problems } = archive::unpacked(bytes, MAX_KEPT);
+    let Unpacked { files, single, unread, left_out } = archive::unpacked(bytes, MAX_KEPT);
     let mut found = match single {
         Some(content) if is_binary(&content) => {
             refuse_trace(name, &content)?;
@@ -309,19 +309,26 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
         Some(content) => scan_single(name, content)?,
         None => read_files(name, &files),
     };
-    found.warnings.extend(problems.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
+    found.unread.extend(unread.into_iter().map(|what| format!("{name}: {what}")));
+    found.warnings.extend(left_out.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
     Ok(found)
+}
+
+/// Refuses what is longer than any text: an archive unpacks to more than a file may have.
+fn refuse_long(name: &str, bytes: &[u8]) -> Result<(), ReadError> {
+    if bytes.len() as u64 > MAX_SOURCE_BYTES {
+        return Err(ReadError::TooLarge(name.to_owned()));
+    }
+    match Text::count_lines(bytes) > MAX_LINES {
+        true => Err(ReadError::TooManyLines(name.to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// Reads what is not packed.
 fn scan_single(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
-    // an archive unpacks to more than a file may have; a text takes several times its bytes, so look before it is built
-    if bytes.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(ReadError::TooLarge(name.to_owned()));
-    }
-    if Text::count_lines(&bytes) > MAX_LINES {
-        return Err(ReadError::TooManyLines(name.to_owned()));
-    }
+    // a text takes several times its bytes, so look before it is built
+    refuse_long(name, &bytes)?;
     let text = Text::new(name, &bytes);
     drop(bytes);
     Ok(scan_text(&text))
@@ -338,6 +345,10 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     let listing = list_all(path)?;
     let mut found = Found::default();
     found.unread.extend(listing.refused.iter().map(ToString::to_string));
+    if listing.deep > 0 {
+        let message = format!("{}: not read are {} folders more than {MAX_DEPTH} deep", shown(path), listing.deep);
+        found.warnings.push(Warning::general(message));
+    }
     let mut room = MAX_FOLDER_BYTES;
     for (file, what) in listing.files {
         // only a tree of sysfs is a folder here
@@ -432,7 +443,8 @@ pub fn collect(path: &Path) -> Result<Files, ReadError> {
             if files.size() + bytes.len() > MAX_FOLDER_BYTES {
                 break;
             }
-            let one = unpack(&below, bytes)?;
+            // what cannot be read is said when the folder is read
+            let Ok(one) = unpack(&below, bytes) else { continue };
             let whole = one.len() == 1 && one.iter().all(|(path, _)| path == below);
             files.append(if whole { "." } else { &below }, one);
         }
@@ -447,6 +459,7 @@ pub fn unpack(name: &str, bytes: Vec<u8>) -> Result<Files, ReadError> {
     if is_binary(&content) {
         return Err(ReadError::Binary(name.to_owned()));
     }
+    refuse_long(name, &content)?;
     files.insert(name, Item::File(content));
     Ok(files)
 }
@@ -478,6 +491,8 @@ struct Listing {
     refused: Vec<Refused>,
     /// How many more entries are looked at.
     left: usize,
+    /// Folders that lie too deep.
+    deep: usize,
 }
 
 /// The files of a folder that end in `.json`, at every depth that [`read_path`] reads: records may be among them.
@@ -492,7 +507,8 @@ pub fn json_files(folder: &Path) -> Result<Vec<PathBuf>, ReadError> {
 }
 
 fn list_all(path: &Path) -> Result<Listing, ReadError> {
-    let mut listing = Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
+    let mut listing =
+        Listing { folder: Folder::of(path)?, files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES, deep: 0 };
     list(path, 0, &mut listing)?;
     listing.files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(listing)
@@ -521,7 +537,8 @@ fn list(path: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadErro
         let Entry { path, is_link, what } = entry;
         match what {
             Err(refused) => listing.refused.push(refused),
-            Ok(What::Folder) if depth == MAX_DEPTH || is_link => {}
+            Ok(What::Folder) if is_link => {}
+            Ok(What::Folder) if depth == MAX_DEPTH => listing.deep += 1,
             Ok(What::Folder) => match list(&path, depth + 1, listing) {
                 Err(ReadError::File(refused)) => listing.refused.push(refused),
                 done => done?,

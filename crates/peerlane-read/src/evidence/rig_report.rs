@@ -3,10 +3,9 @@
 
 use super::limits::MAX_DEVICES;
 use super::text::Span;
-use super::words::{gpu_number, number_and_unit};
+use super::words::{gpu_number, mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, HostFacts, Text};
 use peerlane_machine::fabric::PcieGeneration;
-use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "rig report";
 
@@ -60,7 +59,7 @@ fn gpu(key: &str, value: &str) -> Option<GpuFacts> {
             gpu.driver = Some(driver.to_owned());
             known = true;
         } else if let Some((memory, "MiB")) = number_and_unit(part) {
-            gpu.memory = Some(Bytes::from_mib(memory.max(0.0) as u64));
+            gpu.memory = Some(mebibytes(memory));
             known = true;
         }
     }

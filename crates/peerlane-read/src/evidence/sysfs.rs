@@ -12,7 +12,7 @@ use super::config_space;
 use super::sysfs_tree::{Function, address, function_of, tree};
 use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::words::{hex, pci_id, pcie_width};
-use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
+use super::{Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use crate::input_file::Refused;
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::one_line::{one_line, shown};
@@ -128,11 +128,11 @@ fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
         ));
     }
     if tree != (PciTree { has_tree: true, ..PciTree::default() }) {
-        found.evidence.push(Evidence { origin: origin.clone(), fact: Fact::Pci(tree) });
+        found.push_of(origin.clone(), Fact::Pci(tree));
     }
     let host = host(sys, proc);
     if host != HostFacts::default() {
-        found.evidence.push(Evidence { origin, fact: Fact::Host(host) });
+        found.push_of(origin, Fact::Host(host));
     }
     for (file, scan) in [("cpuinfo", super::cpuinfo::scan as fn(&Text, &mut Found)), ("modules", super::modules::scan)]
     {
@@ -289,7 +289,8 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
     for name in sys.names("class/net") {
         let entry = format!("class/net/{name}");
         // Mb/s; -1 without a link, and unreadable while the interface is down
-        let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
+        let megabits =
+            attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s != 0.0 && *s != -1.0);
         let note = attribute(sys, &entry, "operstate");
         let down = note.as_deref() == Some("down");
         add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), down, note }]);

@@ -3,6 +3,9 @@
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::matrix::Unit;
 pub(super) use peerlane_machine::names::{gpu_number, number_after as numbered};
+use peerlane_machine::units::Bytes;
+
+use super::plausible::NO_SIZE;
 
 /// Months as logs write them.
 pub(super) const MONTHS: [&str; 12] =
@@ -53,13 +56,17 @@ pub(super) fn key_value(line: &str) -> Option<(&str, &str)> {
     Some((key.trim(), value.trim()))
 }
 
-/// A finite number and what follows it, trimmed: `151W` is 151 and `W`, `+45.0 °C` is 45 and `°C`.
+/// A number and what follows it, trimmed: `151W` is 151 and `W`, `+45.0 °C` is 45 and `°C`.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let number: f64 = number.parse().ok()?;
-    number.is_finite().then_some((number, unit.trim()))
+    Some((number.parse().ok()?, unit.trim()))
+}
+
+/// A size in MiB. One that cannot be, such as one below zero, is more than anything has, so that it is doubted and not taken for 0.
+pub(super) fn mebibytes(number: f64) -> Bytes {
+    if number >= 0.0 { Bytes::from_mib(number as u64) } else { NO_SIZE }
 }
 
 /// The unit that a text names, as a word or in brackets (`Bandwidth (GB/s)`, `BW average[Gb/sec]`), and what a value is to be

@@ -19,6 +19,9 @@ const MAX_ENTRIES: usize = 8192;
 /// The longest text of an entry, in bytes.
 const MAX_TEXT: usize = 2000;
 
+/// The longest name of an entry, in bytes.
+const MAX_NAME: usize = 100;
+
 /// Why a file of knowledge cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KnowledgeError {
@@ -106,7 +109,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<Read>, KnowledgeError> 
     entry
         .into_iter()
         .map(|written| {
-            let id = written.id.clone();
+            let id: String = written.id.chars().take(MAX_NAME).collect();
             let wrong = |what: String| KnowledgeError::Entry(name.to_owned(), id.clone(), what);
             let class = class(written.class.as_deref()).map_err(wrong)?;
             let weight = weight(written.severity.as_deref()).map_err(wrong)?;
@@ -122,6 +125,9 @@ fn sound(written: &Written, weight: Weight, source: &str) -> Result<(), String> 
     let texts = [&written.summary, &written.fix, &written.confirm, &written.versions, &written.source];
     if texts.into_iter().chain(&written.pattern).chain(&written.example).any(|text| text.len() > MAX_TEXT) {
         return Err(format!("a text is longer than {MAX_TEXT} bytes"));
+    }
+    if written.id.len() > MAX_NAME {
+        return Err(format!("its name is longer than {MAX_NAME} bytes"));
     }
     if written.id.is_empty() || !written.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Err("the name has other characters than a-z, 0-9 and -".to_owned());

@@ -14,6 +14,9 @@ const MOST_TRIES: usize = 32;
 /// The longest text of a part, in bytes.
 const LONGEST: usize = 400;
 
+/// So many bytes behind a part's longest text may hold a mark of another entry, with what stands before it.
+const MARKS: usize = 100;
+
 /// What a part may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -150,7 +153,10 @@ fn before<'p, 't>(
         parts.push((name, value));
         return kind.fits(value).then_some(end - value.len());
     };
-    let line = if words.contains('\n') { 0 } else { earlier.rfind('\n').map_or(0, |at| at + 1) };
+    // no part is longer, so that a line of any length takes no more time at each place
+    let near = floor(earlier, earlier.len().saturating_sub(LONGEST + words.len()));
+    let near_text = earlier.get(near..)?;
+    let line = near + if words.contains('\n') { 0 } else { near_text.rfind('\n').map_or(0, |at| at + 1) };
     for (at, _) in earlier.get(line..)?.rmatch_indices(words) {
         *tries = tries.checked_sub(1)?;
         let Some(value) = earlier.get(line + at + words.len()..).filter(|value| kind.fits(value)) else { continue };
@@ -176,10 +182,11 @@ fn after<'p, 't>(
     let [Piece::Part(name, kind), rest @ ..] = pieces else { return Some(start) };
     let later = text.get(start..)?;
     let [Piece::Words(_, words), rest @ ..] = rest else {
-        let value = leading(later, *kind);
+        let value = leading(later.get(..floor(later, LONGEST + MARKS))?, *kind);
         parts.push((name, value));
         return kind.fits(value).then_some(start + value.len());
     };
+    let later = later.get(..floor(later, LONGEST + words.len()))?;
     let end = later.match_indices('\n').nth(words.matches('\n').count()).map_or(later.len(), |(at, _)| at);
     for (at, _) in later.get(..end)?.match_indices(words) {
         *tries = tries.checked_sub(1)?;
@@ -192,6 +199,11 @@ fn after<'p, 't>(
         parts.truncate(known);
     }
     None
+}
+
+/// The last place where characters of a text meet up to there.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// The part that a text begins with. A container's log ends its lines in words for a line's end.

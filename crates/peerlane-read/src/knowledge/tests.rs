@@ -130,6 +130,9 @@ fn wrong_entries_are_refused_in_words() {
         let error = read("f", &whole.replace(from, to)).unwrap_err().to_string();
         assert!(error.contains(words) && error.starts_with("f: "), "{error}");
     }
+    let name = whole.replace("id = \"a\"", &format!("id = \"{}\"", "a".repeat(101)));
+    let error = read("f", &name).unwrap_err().to_string();
+    assert!(error.contains("name is longer than") && error.len() < 200, "{error}");
     let long = whole.replace("\"x\"", &format!("\"{}\"", "x".repeat(3000)));
     assert!(read("f", &long).unwrap_err().to_string().contains("longer than"));
 }

@@ -19,6 +19,9 @@ use crate::{Failure, Outcome};
 /// What noise of a simulated cluster follows from.
 const SEED: u64 = 1;
 
+/// The most nodes: each round is of all of them, and a record has several values of each.
+const MOST_NODES: u32 = 2048;
+
 /// A cluster, and the texts that it can be read from again.
 pub(crate) struct Described {
     pub(crate) cluster: Cluster,
@@ -58,6 +61,13 @@ pub(crate) fn run(args: &MeasureArgs, described: Described, out: &mut dyn Write)
     }
     let refuse = |e: String| Failure::new(e);
     let cluster = with_latencies_of_adapters(described.cluster);
+    if cluster.nodes > MOST_NODES {
+        let count = cluster.nodes;
+        return Err(Failure::new(format!(
+            "{} has {count} nodes; a simulated measurement has at most {MOST_NODES}",
+            cluster.name
+        )));
+    }
     let mut network = SimulatedCluster::new(&cluster, args.faults.clone(), SEED).map_err(refuse)?;
     let target = args.target.as_deref().unwrap_or_default().to_string_lossy().into_owned();
     refuse_uplinks(args)?;

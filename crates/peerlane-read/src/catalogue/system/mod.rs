@@ -24,7 +24,7 @@ pub use write::write_system;
 
 use crate::catalogue::Parts;
 use peerlane_machine::fault::Planted;
-use peerlane_machine::machine::{Machine, MachineKind};
+use peerlane_machine::machine::{Facts, Machine, MachineKind};
 use problems::Problems;
 use source::Source;
 
@@ -72,6 +72,12 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
     if system.name.trim().is_empty() {
         problems.keep::<()>(Err(source.refuse("`name` is empty; name the machine, as in name = \"node1\"".to_owned())));
     }
+    for (name, value) in stated(&system.facts.unwrap_or_default()) {
+        if !(0.0..=MOST_OF_A_FACT).contains(&value) {
+            let message = format!("facts.{name} is {value}; write a number from 0 to {MOST_OF_A_FACT:e}");
+            problems.keep::<()>(Err(source.refuse(message)));
+        }
+    }
     lanes::check(&fabric, &system.slots, &source, Parts::embedded(), &mut problems);
     let mut machine = Machine::new(&system.name, kind, fabric);
     machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, Parts::embedded());
@@ -85,6 +91,16 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
     machine.notes = system.notes;
     machine.unknown = system.unknown;
     Ok(System { machine, planted })
+}
+
+/// No price, height, power or rate is more.
+const MOST_OF_A_FACT: f64 = 1e12;
+
+/// The numbers of a machine's facts that are stated.
+fn stated(facts: &Facts) -> Vec<(&'static str, f64)> {
+    let Facts { price_usd, rack_units, year: _, power_w, tflops } = *facts;
+    let all = [("price_usd", price_usd), ("rack_units", rack_units), ("power_w", power_w), ("tflops", tflops)];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 #[cfg(test)]

@@ -269,6 +269,9 @@ fn refusals_name_the_line_and_the_mend() {
             ),
             "finite",
         ),
+        (format!("{SMALL}[facts]\nrack_units = nan\n"), "facts.rack_units is NaN; write a number from 0 to"),
+        (format!("{SMALL}[facts]\ntflops = inf\n"), "facts.tflops is inf"),
+        (format!("{SMALL}[facts]\nprice_usd = -1\n"), "facts.price_usd is -1"),
         ("name = [[[[".to_owned(), "line 1"),
         (String::new(), "name"),
     ];

@@ -171,8 +171,10 @@ pub struct Unpacked {
     pub files: Files,
     /// The content of a file that is compressed and no archive, or is not packed at all.
     pub single: Option<Vec<u8>>,
-    /// What is damaged, too large or left out.
-    pub problems: Vec<String>,
+    /// What is damaged or too large, so that it is not read to its end.
+    pub unread: Vec<String>,
+    /// What is left out because nothing reads it.
+    pub left_out: Vec<String>,
 }
 
 /// Unpacks a file, whatever it is packed with, layer by layer. What is cut gives what precedes the cut.
@@ -182,7 +184,7 @@ pub fn unpacked(bytes: Vec<u8>, keep: usize) -> Unpacked {
     let keep = keep.min(KEPT_ANYHOW.max(bytes.len().saturating_mul(MOST_TIMES)));
     let mut work = Work {
         files: Files::default(),
-        problems: Vec::new(),
+        unread: Vec::new(),
         limit: keep,
         left: keep,
         passed: Rc::new(Cell::new(MAX_UNPACKED)),
@@ -190,21 +192,21 @@ pub fn unpacked(bytes: Vec<u8>, keep: usize) -> Unpacked {
         binary: 0,
     };
     let single = work.open("", bytes, 0);
+    let mut left_out = Vec::new();
     if work.refused > 0 {
         let refused = work.refused;
-        work.problems
-            .push(format!("{refused} entries are neither files nor links within the archive, and are left out"));
+        left_out.push(format!("{refused} entries are neither files nor links within the archive, and are left out"));
     }
     if work.binary > 0 {
-        work.problems.push(format!("of binary files {} larger than 64 KiB are left out", work.binary));
+        left_out.push(format!("of binary files {} larger than 64 KiB are left out", work.binary));
     }
-    Unpacked { files: work.files, single, problems: work.problems }
+    Unpacked { files: work.files, single, unread: work.unread, left_out }
 }
 
 /// An archive while it is unpacked.
 struct Work {
     files: Files,
-    problems: Vec<String>,
+    unread: Vec<String>,
     /// The most that is kept, and how much of it is left, in bytes.
     limit: usize,
     left: usize,
@@ -219,7 +221,7 @@ struct Work {
 impl Work {
     /// Says what is wrong with the entry of that name.
     fn problem(&mut self, at: &str, what: &str) {
-        self.problems.push(if at.is_empty() { what.to_owned() } else { format!("{at}: {what}") });
+        self.unread.push(if at.is_empty() { what.to_owned() } else { format!("{at}: {what}") });
     }
 
     /// Says why something could not be read to its end.
@@ -415,13 +417,13 @@ mod tests {
 
     fn untar(tar: Vec<u8>) -> (Files, Vec<String>) {
         let found = unpacked(tar, MAX_KEPT);
-        (found.files, found.problems)
+        (found.files, [found.unread, found.left_out].concat())
     }
 
     /// What a compressed file holds that is no archive.
     fn decompressed(packed: &[u8]) -> (Vec<u8>, Vec<String>) {
         let found = unpacked(packed.to_vec(), MAX_KEPT);
-        (found.single.unwrap_or_default(), found.problems)
+        (found.single.unwrap_or_default(), [found.unread, found.left_out].concat())
     }
 
     fn zstd(bytes: &[u8]) -> Vec<u8> {
@@ -501,7 +503,7 @@ mod tests {
             nested = gzip(&nested);
         }
         let found = unpacked(nested, MAX_KEPT);
-        assert!(found.single.is_none() && found.problems.len() == 1, "{:?}", found.problems);
+        assert!(found.single.is_none() && found.unread.len() == 1, "{:?}", found.unread);
     }
 
     #[test]
@@ -603,5 +605,16 @@ mod tests {
                 unpacked(changed, MAX_KEPT);
             }
         }
+    }
+
+    #[test]
+    fn what_was_cut_is_unread_and_what_nothing_reads_is_not() {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gz.write_all(b"GPU 0: NVIDIA H200 (UUID: GPU-0)\nGPU 1: NVIDIA H200 (UUID: GPU-1)\n").unwrap();
+        let gz = gz.finish().unwrap();
+        let unread = |bytes: &[u8]| super::super::read_stream("t.gz", bytes).unwrap().unread.len();
+        assert_eq!((unread(&gz), unread(&gz[..gz.len() - 4])), (0, 1));
+        let device = unpacked(tar(&[("journal", vec![0; 70 << 10].as_slice())]), MAX_KEPT);
+        assert_eq!((device.unread.len(), device.left_out.len()), (0, 1));
     }
 }

@@ -10,31 +10,39 @@ const MOST_FILES: usize = 65_535;
 /// The path of a file and what reads its content, or why it cannot be read.
 type Entry<'a> = Result<(String, Box<dyn Read + 'a>), String>;
 
+/// A file's path, its method, its packed bytes, and where the next one stands in the list.
+type Listed<'a> = (String, usize, &'a [u8], usize);
+
 /// Its files, by the list at its end. Those that are neither stored nor deflated are errors.
-pub(super) fn entries(bytes: &[u8]) -> Vec<Entry<'_>> {
+///
+/// One at a time: a decoder takes 70 kB, and an archive of some MiB lists 65,535 files.
+pub(super) fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let end = bytes.windows(4).rposition(|w| w == b"PK\x05\x06");
-    let Some(mut at) = end.and_then(|end| long(bytes, end + 16)) else {
-        return vec![Err("its list of files is missing: the archive is cut".to_owned())];
+    let mut at = end.and_then(|end| long(bytes, end + 16));
+    let cut = at.is_none().then(|| Err("its list of files is missing: the archive is cut".to_owned()));
+    let listed = std::iter::from_fn(move || {
+        let here = at.filter(|&here| bytes.get(here..here + 4) == Some(b"PK\x01\x02"))?;
+        let found = listed(bytes, here);
+        at = found.as_ref().map(|found| found.3);
+        Some(found)
+    });
+    cut.into_iter().chain(listed.filter_map(entry).take(MOST_FILES))
+}
+
+/// What is listed, unless it is a folder.
+fn entry(found: Option<Listed<'_>>) -> Option<Entry<'_>> {
+    let Some((path, method, packed, _)) = found else { return Some(Err("the archive is damaged".to_owned())) };
+    let reader: Box<dyn Read> = match method {
+        _ if path.ends_with('/') => return None,
+        0 => Box::new(packed),
+        8 => Box::new(DeflateDecoder::new(packed)),
+        _ => return Some(Err(format!("{path}: compressed by method {method}, which is not read"))),
     };
-    let mut all: Vec<Entry> = Vec::new();
-    while all.len() < MOST_FILES && bytes.get(at..at + 4) == Some(b"PK\x01\x02") {
-        let Some((path, method, packed, next)) = listed(bytes, at) else {
-            all.push(Err("the archive is damaged".to_owned()));
-            break;
-        };
-        at = next;
-        match method {
-            _ if path.ends_with('/') => {}
-            0 => all.push(Ok((path, Box::new(packed)))),
-            8 => all.push(Ok((path, Box::new(DeflateDecoder::new(packed))))),
-            _ => all.push(Err(format!("{path}: compressed by method {method}, which is not read"))),
-        }
-    }
-    all
+    Some(Ok((path, reader)))
 }
 
 /// The path of the file that the list has there, its method, its packed bytes, and where the next one stands.
-fn listed(bytes: &[u8], at: usize) -> Option<(String, usize, &[u8], usize)> {
+fn listed(bytes: &[u8], at: usize) -> Option<Listed<'_>> {
     let word = |at| word(bytes, at);
     let (method, packed) = (word(at + 10)?, long(bytes, at + 20)?);
     let (name, extra, comment) = (word(at + 28)?, word(at + 30)?, word(at + 32)?);
@@ -74,7 +82,7 @@ mod tests {
         let unzip = |bytes: &[u8], keep| {
             let found = unpacked(bytes.to_vec(), keep);
             let files: Vec<String> = found.files.iter().map(|(path, item)| format!("{path} {item:?}")).collect();
-            (files, found.problems)
+            (files, [found.unread, found.left_out].concat())
         };
         assert_eq!(unzip(&zip, 100), (vec![r#"a/b.json File([123, 125])"#.to_owned()], Vec::new()));
         let (files, problems) = unzip(&zip, 1);

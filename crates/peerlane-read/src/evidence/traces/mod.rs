@@ -42,6 +42,10 @@ pub(crate) use split::{Span, length, union};
 pub const MOST_RECORDS: usize = 4_000_000;
 /// The most that a packed trace unpacks to, in bytes.
 pub const MOST_UNPACKED: u64 = 1 << 30;
+/// What a packed trace may unpack to however small it is, and how many times its size else: profiles pack to a thirtieth, what
+/// is made to fill a memory to a thousandth.
+const KEPT_ANYHOW: u64 = 48 << 20;
+const MOST_TIMES: u64 = 128;
 /// The most files of one trace.
 const MOST_FILES: usize = 4096;
 
@@ -207,9 +211,10 @@ pub fn format_of(bytes: &[u8]) -> Option<Format> {
 /// Unpacks what is packed by gzip; other bytes stay.
 ///
 /// # Errors
-/// Where it is damaged, or unpacks to more than [`MOST_UNPACKED`].
+/// Where it is damaged, or unpacks to more than [`MOST_UNPACKED`], or more times its size than any trace does.
 pub fn unpacked(file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, TraceError> {
-    unpacked_within(file, bytes, MOST_UNPACKED)
+    let small = KEPT_ANYHOW.max((bytes.len() as u64).saturating_mul(MOST_TIMES));
+    unpacked_within(file, bytes, small.min(MOST_UNPACKED))
 }
 
 fn unpacked_within(file: &str, bytes: Vec<u8>, most: u64) -> Result<Vec<u8>, TraceError> {

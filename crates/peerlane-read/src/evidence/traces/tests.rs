@@ -247,6 +247,9 @@ fn a_bomb_ends_at_the_limit_and_a_damaged_file_is_said() {
     assert_eq!(unpacked("bomb.json.gz", bomb.clone()).unwrap().len(), 9 << 20);
     let message = unpacked_within("bomb.json.gz", bomb.clone(), 8 << 20).unwrap_err().to_string();
     assert!(message.contains("bomb.json.gz: unpacks to more than 8 MiB; record fewer steps"), "{message}");
+    let small = packed(&vec![b' '; 60 << 20]);
+    let message = unpacked("small.json.gz", small).unwrap_err().to_string();
+    assert!(message.contains("small.json.gz: unpacks to more than 48 MiB"), "{message}");
     let message = unpacked("cut.json.gz", bomb[..bomb.len() / 2].to_vec()).unwrap_err().to_string();
     assert!(message.contains("cut.json.gz: damaged or cut off"), "{message}");
     // a length that no memory has
