@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::host_headings::HostHeadings;
 use super::line_head::head;
 use super::open_lines::Tracebacks;
+use super::said::is_only_said;
 use super::{Fact, Found, Text};
 use crate::knowledge::{Entry, Hit, Weight, index};
 use peerlane_machine::fact::Message;
@@ -90,6 +91,9 @@ impl<'t> Messages<'t> {
                 continue;
             }
             let start = text.offset(first);
+            if hit.entry.weight != Weight::Note && is_only_said(text, first, from.saturating_sub(start)) {
+                continue;
+            }
             let line = text.joined().get(start..text.offset(first + 1)).unwrap_or_default().trim_end();
             self.add(&hit, line, from.saturating_sub(start), (first, last));
         }

@@ -27,6 +27,7 @@ mod open_lines;
 mod plausible;
 mod read;
 mod repair;
+mod said;
 mod storage;
 mod streams;
 mod tables;

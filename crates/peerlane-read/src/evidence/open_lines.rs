@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
+use super::said::is_title;
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
 pub(super) use traceback::Tracebacks;
@@ -47,7 +48,7 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         let head = head(line);
         let rest = without_place(line.get(head.end..).unwrap_or_default()).trim();
         let is_told = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
-        if !is_told || kernel::is_read(line) || fabric_manager::is_read(line) {
+        if !is_told || is_title(text, i) || kernel::is_read(line) || fabric_manager::is_read(line) {
             continue;
         }
         let host = head.host.or(hosts.at(i)).map(str::to_owned);
