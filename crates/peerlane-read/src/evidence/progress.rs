@@ -1,9 +1,12 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod told;
+
 use super::health::Health;
 use super::{Found, Text};
 use peerlane_machine::fact::{Area, Grade};
+use told::Told;
 
 const TOOL: &str = "program's log";
 
@@ -38,7 +41,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the request that waits with most others, and the steps with their losses
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
-    let mut start: Option<(usize, String)> = None;
+    let mut told = Told::default();
     for (i, line) in text.iter() {
         if line.len() > 2000 {
             continue;
@@ -49,6 +52,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
             health.sound(Area::Program, i);
         } else if let Some((requests, share)) = queue(line) {
+            told.read(line, i);
             let is_worst = requests > 0 && share >= FULL && waiting.as_ref().is_none_or(|(most, ..)| requests > *most);
             if is_worst {
                 let value = format!("{requests} of them, {:.0} % of it in use", share * 100.0);
@@ -78,7 +82,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             let bad = (failed > 0).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
         } else if let Some(words) = begins(line) {
-            start = Some((i, words));
+            told.starts(words, i);
+        } else if told.read(line, i) {
+            // what it tells is said once, below
         } else if let Some(loss) = loss(line) {
             steps.push((i, loss));
         }
@@ -97,8 +103,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
         }
     }
-    if let Some((i, words)) = start.filter(|_| !health.is_known(Area::Program)) {
-        health.trouble(Area::Program, Grade::Note, None, "a server of models starts:", &words, i);
+    if let Some((words, lines)) = told.summary() {
+        lines.iter().for_each(|i| health.used(*i));
+        let first = lines.first().copied().unwrap_or_default();
+        health.trouble(Area::Program, Grade::Note, None, "", &words, first);
     }
     health.push(text, TOOL, found);
 }
@@ -316,8 +324,11 @@ mod tests {
             (of.sound, of.troubles[0].value.as_str(), of.troubles[0].grade),
             (0, "vLLM 0.9.2, X/Y over 2 GPUs (tensor parallel)", Grade::Note)
         );
-        let served = health(scan, &format!("{start}INFO:     Application startup complete.\n"));
-        assert_eq!((served.sound, served.troubles.len()), (1, 0));
+        let figures = "INFO world_size=2 rank=0 local_rank=0 backend=nccl\nINFO [worker.py:1] Model loading took 5.79 GiB memory and 3.1 seconds\n\
+                       INFO [worker.py:2] Available KV cache memory: 14.74 GiB\nINFO:     Application startup complete.\n";
+        let served = health(scan, &format!("{start}{figures}"));
+        assert_eq!((served.sound, served.troubles.len()), (1, 1));
+        assert!(served.troubles[0].value.ends_with("; 2 ranks; weights 5.79 GiB; KV cache 14.74 GiB"), "{served:?}");
     }
 
     #[test]
