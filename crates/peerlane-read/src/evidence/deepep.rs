@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::health::Health;
-use super::{Found, Text};
-use peerlane_machine::fact::{Area, Grade};
+use super::{Fact, Found, Text};
+use peerlane_machine::fact::{Area, Message};
 
 const TOOL: &str = "DeepEP";
 
 /// With less than this share of the same operation's best, a run is slower for a reason.
 const FALLS: f64 = 0.6;
+
+/// The most of a line that is kept, in characters.
+const QUOTE: usize = 120;
 
 /// More blocks than anybody compares.
 const MOST: usize = 64;
@@ -51,8 +54,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let named = |one: &(f64, String, usize)| {
             if one.1.is_empty() { format!("{:.1} GB/s", one.0) } else { format!("{:.1} GB/s with {}", one.0, one.1) }
         };
-        let value = format!("{}, {}", named(most), named(least));
-        health.trouble(Area::Test, Grade::Limit, None, &format!("DeepEP's {operation} falls over {way}:"), &value, least.2);
+        let what = format!("{operation} over {way} from {} to {}", named(most), named(least));
+        let quote = text.line(least.2).trim().chars().take(QUOTE).collect();
+        let message = Message { id: "deepep-falls", parts: vec![("what", what)], quote, host: None, count: 1 };
+        found.push(text, TOOL, text.numbers(least.2, least.2), Fact::Message(message));
     }
     health.push(text, TOOL, found);
 }
@@ -104,11 +109,10 @@ mod tests {
                 rdma * 3.0
             )
         };
-        let report = health(scan, &(run(2, 40.0) + &run(4, 12.0)));
-        let one = &report.troubles[0];
-        assert_eq!((report.sound, report.troubles.len(), one.grade), (2, 1, Grade::Limit));
-        assert_eq!(one.value, "40.0 GB/s with 2 nodes, 12.0 GB/s with 4 nodes");
-        assert_eq!(health(scan, &(run(2, 40.0) + &run(4, 37.0))).troubles.len(), 0);
+        let found = scanned(scan, &(run(2, 40.0) + &run(4, 12.0)));
+        let what = found.evidence.iter().find_map(|e| if let Fact::Message(m) = &e.fact { m.part("what") } else { None });
+        assert_eq!(what, Some("dispatch (FP8) over RDMA from 40.0 GB/s with 2 nodes to 12.0 GB/s with 4 nodes"));
+        assert_eq!(health(scan, &(run(2, 40.0) + &run(4, 37.0))).sound, 2);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! of `hl_qual`.
 
 use super::health::Health;
-use super::{Found, Text};
-use peerlane_machine::fact::{Area, Grade};
+use super::{Fact, Found, Text};
+use peerlane_machine::fact::{Area, Grade, Message};
 
 const TOOL: &str = "Gaudi's tools";
 
@@ -29,7 +29,6 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                     first = i;
                 }
                 without.push(card);
-                health.used(i);
             }
         } else if let Some(ports) = count(line, " ports up") {
             health.judge(Area::NetworkLink, (ports == 0).then_some(Grade::Fault), card, "no port is up:", line, i);
@@ -44,8 +43,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     if !without.is_empty() {
-        let value = format!("on {} ({} cards)", without.join(", "), without.len());
-        health.trouble(Area::NetworkLink, Grade::Fault, None, "no network interface was found", &value, first);
+        // the lines themselves are known as messages; this names their cards
+        let parts = vec![("cards", format!("{} ({})", without.len(), without.join(", ")))];
+        let quote = text.line(first).trim().to_owned();
+        let message = Message { id: "gaudi-no-interface", parts, quote, host: None, count: 1 };
+        found.push(text, TOOL, text.numbers(first, first), Fact::Message(message));
     }
     health.push(text, TOOL, found);
 }
@@ -77,9 +79,9 @@ mod tests {
 
     #[test]
     fn cards_without_interfaces_are_named_together() {
-        let report = health(scan, "# ./manage_network_ifs.sh --status\naccel0\nno interfaces were detected\naccel1\nno interfaces were detected\n");
-        let one = &report.troubles[0];
-        assert_eq!((one.grade, one.value.as_str()), (Grade::Fault, "on accel0, accel1 (2 cards)"));
+        let found = scanned(scan, "# ./manage_network_ifs.sh --status\naccel0\nno interfaces were detected\naccel1\nno interfaces were detected\n");
+        let Fact::Message(message) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        assert_eq!(message.part("cards"), Some("2 (accel0, accel1)"));
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
         if let Some(facts) = device(line) {
+            if listed.is_none() {
+                // another run, perhaps of another machine
+                health.push(text, TOOL, found);
+            }
             let (_, last, gpus) = listed.get_or_insert((i, i, Vec::new()));
             *last = i;
             if gpus.len() < MOST {

@@ -146,7 +146,7 @@ impl<'t> Messages<'t> {
         of_entry.push(self.known.len());
         // of a line that holds much else, from the message on
         let from = if at.saturating_sub(head.end) > FAR { at } else { head.end };
-        let quote = line.get(from..).unwrap_or_default().trim();
+        let quote = line.get(from..).unwrap_or_default().trim().trim_start_matches([',', ';', ' ']);
         let message = Message {
             id: hit.entry.id,
             parts: parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),

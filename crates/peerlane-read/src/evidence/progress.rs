@@ -21,7 +21,7 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 11] = [
+    const HALLMARKS: [&str; 12] = [
         "requests",
         "LLM",
         "server",
@@ -33,6 +33,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "COMPLETE",
         "All distributed processes registered",
         "saved checkpoint",
+        "/s",
     ];
     if !text.holds(&HALLMARKS) {
         return;
@@ -74,7 +75,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(failed) = failed_requests(line) {
             let bad = (failed > 0).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
-        } else if ended(line) || is_result(line) {
+        } else if ended(line) || is_result(line) || is_row_of_rates(text, i) {
             health.sound(Area::Program, i);
         } else if met(line) {
             health.sound(Area::Job, i);
@@ -199,6 +200,37 @@ fn is_result(line: &str) -> bool {
         loss && after("elapsed time per iteration (ms): ").is_some_and(positive)
     };
     throughput() || request() || step()
+}
+
+/// A row below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
+fn is_row_of_rates(text: &Text, i: usize) -> bool {
+    const UNITS: [&str; 12] = [
+        "tok/s", "tokens/s", "t/s", "tokens/sec", "img/s", "images/s", "images/sec", "samples/s", "samples/sec", "req/s", "requests/s", "it/s",
+    ];
+    /// Rows below a head that are looked at.
+    const ROWS: usize = 64;
+    let words = |line: &'_ str| line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
+    let last = |line: &'_ str| {
+        let line = line.trim().trim_end_matches('|').trim_end();
+        let cell = line.rsplit('|').next().unwrap_or(line).trim();
+        let cell = if line.contains('|') { cell } else { line.rsplit([' ', '\t']).next().unwrap_or(line) };
+        // `128.93 ± 0.21`
+        cell.split(' ').next().unwrap_or_default().parse::<f64>().is_ok_and(|rate| rate.is_finite() && rate > 0.0)
+    };
+    let is_head = |line: &'_ str| {
+        let line = line.trim().trim_end_matches('|').trim_end();
+        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && !line.contains(':')
+    };
+    let line = text.line(i);
+    if !last(line) || words(line) < 3 {
+        return false;
+    }
+    let above = (i.saturating_sub(ROWS)..i).rev().map(|k| text.line(k));
+    let mut above = above.take_while(|line| !line.trim().is_empty()).skip_while(|line| {
+        let is_rule = line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
+        is_rule || last(line)
+    });
+    above.next().is_some_and(is_head)
 }
 
 /// `Failed requests:   0` of a benchmark of servers.
@@ -337,6 +369,15 @@ mod tests {
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+    }
+
+    #[test]
+    fn tables_with_a_rate_of_work() {
+        let own = "prompt        steps   AL   tok/s\n--------------------------\n  one            28  4.5   54.36\n  two            21  6.1   71.84\n";
+        assert_eq!(health(scan, own).sound, 2);
+        let llama = "| model | size | test | t/s |\n| --- | ---: | --- | ---: |\n| a 7B | 3 GiB | tg128 | 128.93 ± 0.21 |\n";
+        assert_eq!(health(scan, llama).sound, 1);
+        assert_eq!(scanned(scan, "a server of requests\nspeed in t/s\n1 2 3\n"), Found::default());
     }
 
     #[test]

@@ -41,7 +41,9 @@ impl Told {
 
     /// The server with its model, which the first such line names.
     pub(super) fn starts(&mut self, words: String, i: usize) {
-        self.server.get_or_insert(words);
+        if self.server.as_ref().is_none_or(|known| known.len() < words.len()) {
+            self.server = Some(words);
+        }
         if self.lines.len() < MOST {
             self.lines.push(i);
         }
