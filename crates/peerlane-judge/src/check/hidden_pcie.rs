@@ -15,8 +15,9 @@ fn run(view: &View) -> Option<Raised> {
     let addresses = view.gpus_by_address();
     let is_gpu = |d: &PciDevice| d.role != PciRole::Bridge && d.address.is_some_and(|a| addresses.contains_key(&a));
     // lstopo and `lspci` without -vv omit links on bare metal too, and NCCL's log gives rates instead; a matrix of classes never
-    // has them
-    const WITHOUT: [&str; 5] = [tool::LSTOPO, tool::LSTOPO_XML, tool::LSPCI, tool::LSPCI_TREE, tool::NCCL_LOG];
+    // has them; the kernel logs the links of which a device could do more
+    const WITHOUT: [&str; 6] =
+        [tool::LSTOPO, tool::LSTOPO_XML, tool::LSPCI, tool::LSPCI_TREE, tool::NCCL_LOG, tool::KERNEL_LOG];
     let mut listings = view.pci_trees().filter(|(_, origin)| !WITHOUT.contains(&origin.tool));
     let (_, origin) = listings.find(|(tree, _)| tree.devices.iter().any(is_gpu))?;
     let by = view.hypervisor().map_or_else(String::new, |(name, _)| format!(" ({name})"));
@@ -64,8 +65,8 @@ mod tests {
         let detailed = Some("lspci -vvv");
         assert_eq!((found("?", detailed), found("?", None), found("4.0 x16", detailed)), (1, 0, 0));
         assert_eq!(
-            (found("?", Some(tool::LSPCI_TREE)), found("?", Some(tool::LSPCI))),
-            (0, 0),
+            (found("?", Some(tool::LSPCI_TREE)), found("?", Some(tool::LSPCI)), found("?", Some(tool::KERNEL_LOG))),
+            (0, 0, 0),
             "they never show links"
         );
     }

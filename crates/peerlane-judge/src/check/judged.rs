@@ -13,7 +13,7 @@ use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus, PciRole};
 use peerlane_machine::machine::{Machine, MachineKind};
-use peerlane_machine::matrix::Direction;
+use peerlane_machine::matrix::{Direction, Unit};
 use peerlane_machine::units::Bytes;
 use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
@@ -95,6 +95,9 @@ fn look(context: &Context) -> Judged {
     compared.into_iter().for_each(|(name, _)| add(true, name));
     let nics = nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view) || port_slow::is_comparable(view);
     add(nics, "NICs");
+    // tables of times alone are results, which no rate is expected of
+    let only_times = machine.matrices.is_empty()
+        && machine.curves.iter().all(|(curve, _)| curve.series.iter().all(|s| s.unit == Some(Unit::Microseconds)));
     if rates || collectives || !machine.is_measured() {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
@@ -109,6 +112,8 @@ fn look(context: &Context) -> Judged {
         );
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(facts) if facts.is_telling())), "kernel log");
+        reported_health::areas(view).into_iter().for_each(|area| add(true, area));
+    } else if only_times {
         reported_health::areas(view).into_iter().for_each(|area| add(true, area));
     }
     Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }

@@ -3,6 +3,7 @@
 use super::prelude::*;
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, LimitedLink};
+use peerlane_read::evidence::tool;
 
 pub(super) const RULE: Rule = Rule::new("limited-link", Many(run));
 
@@ -11,9 +12,6 @@ const FEWEST: u8 = 8;
 
 /// Disks are built for so many.
 const OF_A_DISK: u8 = 4;
-
-/// The source's name of what only the kernel logged.
-const KERNEL_LOG: &str = "kernel log";
 
 /// What links must share to be one finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +60,12 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         (Some(now), Some(possible)) if narrow => 1.0 - f64::from(now) / f64::from(possible),
         _ => 0.0,
     };
-    let rates = capable.raw_rate().zip(PcieWidth { lanes: width.lanes, ..capable }.raw_rate());
+    // a device that saves power is at 2.5 GT/s; at any other rate the slot is of that generation
+    let of_slot = width.generation.is_some_and(|generation| generation > PcieGeneration::Gen1);
+    let running = if of_slot { width } else { PcieWidth { lanes: width.lanes, ..capable } };
+    let rates = capable.raw_rate().zip(running.raw_rate());
+    // several devices at one port are behind a switch, whose link to the CPU is the narrow one
+    let is_shared = of.len() > 1 && of.iter().all(|(limit, _)| limit.at == first.at);
     // a soldered device has no slot
     let portable = is_portable(view);
     // devices that save power are at 2.5 GT/s: at any other rate it is the port that allows no more
@@ -72,7 +75,15 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         && view.at(first.device).is_some_and(|id| view.fabric().node(id).kind.is_device());
     let (summary, fix) = if narrow {
         (
-            format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
+            if is_shared {
+                format!(
+                    "The kernel found the port {} at PCIe {width}, above {}, which are capable of {capable}",
+                    first.at,
+                    list(&names)
+                )
+            } else {
+                format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names))
+            },
             if portable {
                 "The machine has a lid or a battery: devices of portable machines are soldered, often with fewer lanes than \
                  the chip has. Plan with this rate."
@@ -150,7 +161,7 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
     let is_peer = |kind: NodeKind| kind.is_device() || kind == NodeKind::Card;
     let fabric = view.fabric();
     // messages and lines that are not known tell nothing of devices
-    let of_log = |e: &Evidence| e.origin.tool == KERNEL_LOG || matches!(e.fact, Fact::Message(_) | Fact::OpenLine(_));
+    let of_log = |e: &Evidence| e.origin.tool == tool::KERNEL_LOG || matches!(e.fact, Fact::Message(_) | Fact::OpenLine(_));
     let evidence = &view.machine.evidence;
     let is_log = || evidence.iter().all(of_log) && evidence.iter().any(|e| matches!(e.fact, Fact::Pci(_)));
     match view.at(limit.device).map(|id| fabric.node(id).kind) {

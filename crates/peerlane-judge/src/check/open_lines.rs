@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::prelude::*;
 use peerlane_machine::fact::{Area, OpenKind, OpenLine};
+use peerlane_read::knowledge::{Entry, Weight, entry};
 
 pub(super) const RULE: Rule = Rule::new("open-line", One(run)).watched();
 
@@ -55,7 +56,9 @@ fn run(view: &View) -> Option<Raised> {
         true => (Fault, Error, Likely),
         false => (Fault, Warning, Possible),
     };
-    let summary = if is_noise {
+    let summary = if is_noise && all.iter().any(|(_, origin)| is_ended(view, origin)) {
+        format!("Lines that are not known here, beside what ended the program: \"{}\"", first.quote)
+    } else if is_noise {
         format!("Lines that are not known here, of a program that worked afterwards: \"{}\"", first.quote)
     } else {
         summary
@@ -85,6 +88,12 @@ fn works(view: &View, origin: &Origin) -> bool {
         one.origin.source == origin.source
             && matches!(&one.fact, Fact::Health(report) if report.area == Area::Program && report.sound > 0)
     })
+}
+
+/// Whether the same text reports what ends a program.
+fn is_ended(view: &View, origin: &Origin) -> bool {
+    let ends = |entry: &Entry| matches!(entry.weight, Weight::Certain | Weight::Likely);
+    view.messages().any(|(message, of)| of.source == origin.source && entry(message.id).is_some_and(ends))
 }
 
 /// What exceptions of Python's own say that went wrong, and what to do. `RuntimeError` and those of frameworks may be about anything.

@@ -151,7 +151,10 @@ fn not_offered(view: &View) -> Option<Raised> {
     let is_measured =
         view.bandwidths().any(|(_, o)| o.matrix.p2p == Some(true) && !view.gpu_cells(&o.matrix).is_empty());
     let pairs: Vec<(NodeId, NodeId)> = view.gpu_pairs().into_iter().filter(is_without).collect();
-    if !view.is_captured() || is_measured || pairs.is_empty() {
+    // one pair that has access over PCIe shows that this driver offers it, whatever the product
+    let over_pcie = |a, b| !view.class(a, b).is_some_and(PathClass::is_gpu_link);
+    let is_offered = view.gpu_pairs().into_iter().any(|(a, b)| over_pcie(a, b) && view.p2p_works(a, b) == Some(true));
+    if !view.is_captured() || is_measured || is_offered || pairs.is_empty() {
         return None;
     }
     let ends: Vec<NodeId> = distinct(pairs.iter().flat_map(|(a, b)| [*a, *b]));

@@ -3,7 +3,7 @@
 use super::cpus::{CPUS, Cpu};
 use crate::model::{Assume, FittedWidth, FittedWidths, Model};
 use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PathClass, PcieGeneration, PcieWidth};
-use peerlane_machine::fact::{Claim, P2pStatus};
+use peerlane_machine::fact::{Claim, Fact, P2pStatus};
 use peerlane_machine::machine::Machine;
 use peerlane_read::catalogue::{Part, Parts, vendor_of};
 
@@ -92,7 +92,16 @@ impl<'p> Open<'p> {
         let packages: Vec<NodeId> =
             fabric.of_kind(NodeKind::Cpu).filter(|cpu| fabric.node(*cpu).part.is_none()).collect();
         let vendor = packages.first().and_then(|cpu| vendor_of(fabric, parts, *cpu));
-        let fits = |part: &&Part| vendor.is_none() || part.vendor == vendor;
+        // a machine whose tree is not known may name its CPU all the same
+        let model = machine.evidence.iter().find_map(|one| match &one.fact {
+            Fact::Host(host) => parts.of_node(NodeKind::Cpu, Some(host.cpu_model.as_deref()?)),
+            _ => None,
+        });
+        let model = model.filter(|part| CPUS.iter().any(|cpu| cpu.part == part.name));
+        let fits = |part: &&Part| match model {
+            Some(model) => part.name == model.name,
+            None => vendor.is_none() || part.vendor == vendor,
+        };
         let cpus = CPUS.iter().filter_map(|cpu| Some((parts.get(cpu.part).filter(fits)?, cpu)));
         let cpus = if packages.is_empty() { Vec::new() } else { cpus.collect() };
         let nics: Vec<NodeId> = fabric.of_kind(NodeKind::Nic).filter(|nic| fabric.node(*nic).part.is_none()).collect();

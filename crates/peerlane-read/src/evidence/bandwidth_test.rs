@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::text::Span;
 use super::words::meaning;
 use super::{Curve, Direction, Engine, Fact, Found, GpuFacts, Matrix, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
@@ -46,6 +47,17 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(device) = command_device(line) {
             context.device = Some(device);
         }
+        if let Some((name, device)) = sample_device(text, i, &context) {
+            context.gpus.push(GpuFacts::listed(device, name));
+            context.gpu_lines.add(i);
+            (context.device, context.sampled, context.size) = (Some(device), Some(name.to_owned()), None);
+            context.kind = None;
+            return None;
+        }
+        if let Some(one) = context.take_sample(line, i) {
+            one.push(text, found);
+            return None;
+        }
         if let Some(label) = banner(line) {
             context.label = Some(label.to_owned());
         }
@@ -57,6 +69,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if let Some(table) = listed {
         table.push(text, found);
     }
+    if let Some(lines) = context.gpu_lines.numbers(text) {
+        context.gpus.dedup();
+        found.push(text, TOOL, lines, Fact::Gpus(context.gpus));
+    }
 }
 
 /// What earlier lines state about the tables below.
@@ -65,6 +81,45 @@ struct Context {
     device: Option<u32>,
     /// A banner, `====== NAME ======`, that people print above a run.
     label: Option<String>,
+    /// The GPU of a run that prints one rate a line, with its size and the kind of memory.
+    sampled: Option<String>,
+    gpus: Vec<GpuFacts>,
+    gpu_lines: Span,
+    size: Option<Bytes>,
+    kind: Option<&'static str>,
+}
+
+impl Context {
+    /// A line of the example of a blog on data transfers, which many programs keep: `Host to Device bandwidth (GB/s): 6.1`, below `Pinned
+    /// transfers`. Of pageable memory a rate says little of the path.
+    fn take_sample(&mut self, line: &str, i: usize) -> Option<Table> {
+        self.sampled.as_ref()?;
+        if let Some(size) = line.strip_prefix("Transfer size (MB):") {
+            self.size = size.trim().parse().ok().map(Bytes::from_mib);
+        } else if line.ends_with(" transfers") || line.ends_with(" transfer") {
+            self.kind = memory_kind(line);
+        }
+        let (name, rate) = line.split_once(" bandwidth (GB/s): ")?;
+        let ends = match name {
+            "Host to Device" => Ends::HostToDevice,
+            "Device to Host" => Ends::DeviceToHost,
+            _ => return None,
+        };
+        let rate: f64 = rate.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)?;
+        if self.kind == Some("pageable") {
+            return None;
+        }
+        Some(Table {
+            ends,
+            devices: 1,
+            device: self.device,
+            memory: self.kind,
+            label: self.label.clone(),
+            unit: Unit::GigabytesPerSecond,
+            samples: vec![(self.size?, rate)],
+            lines: (i, i),
+        })
+    }
 }
 
 /// Which copy.
@@ -243,6 +298,29 @@ fn device(line: &str) -> Option<(u32, &str)> {
     Some((number.parse().ok()?, name.trim())).filter(|_| !foreign)
 }
 
+/// `Device: GeForce GTX 1080` of such a run, with the number that `CUDA_VISIBLE_DEVICES` of the command line gives it.
+fn sample_device<'t>(text: &'t Text, i: usize, context: &Context) -> Option<(&'t str, u32)> {
+    let name = text.line(i).trim().strip_prefix("Device: ")?;
+    let is_run = (i + 1..i + 3).any(|k| text.line(k).trim().starts_with("Transfer size (MB):"));
+    let is_name = !name.is_empty() && !name.contains(',') && name.len() < 80;
+    let above = (i.saturating_sub(SAMPLE_HEAD)..i).rev().find_map(|k| visible_device(text.line(k)));
+    // without it a run of another product is one of another GPU
+    let next = || match (&context.sampled, context.device) {
+        (Some(known), Some(device)) if known != name => device + 1,
+        _ => 0,
+    };
+    (is_run && is_name).then(|| (name, above.unwrap_or_else(next)))
+}
+
+/// Lines between a command and what it prints first.
+const SAMPLE_HEAD: usize = 4;
+
+/// `CUDA_VISIBLE_DEVICES=6 ./bandwidthtest`.
+fn visible_device(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("CUDA_VISIBLE_DEVICES=")?;
+    rest.split_whitespace().next()?.split(',').next()?.trim_matches('"').parse().ok().filter(|n: &u32| *n < 512)
+}
+
 /// Reads a run's list of devices; returns the line to go on with.
 fn run_devices(text: &Text, first: usize, context: &mut Context, found: &mut Found) -> usize {
     let devices: Vec<_> = (first..text.len()).map_while(|i| device(text.line(i).trim())).collect();
@@ -273,6 +351,21 @@ fn banner(line: &str) -> Option<&str> {
 mod tests {
     use super::super::testing::scanned;
     use super::*;
+
+    #[test]
+    fn rates_one_a_line() {
+        let run = |gpu: u32, name: &str, rate: f64| {
+            format!(
+                "$ CUDA_VISIBLE_DEVICES={gpu} ./bandwidthtest\n\nDevice: {name}\nTransfer size (MB): 16\n\nPageable transfers\n  Host to Device \
+                 bandwidth (GB/s): 1.5\n\nPinned transfers\n  Host to Device bandwidth (GB/s): {rate}\n  Device to Host bandwidth (GB/s): 12.1\n"
+            )
+        };
+        let found = scanned(scan, &(run(6, "Card A", 12.5) + &run(2, "Card B", 0.4)));
+        let rates: Vec<_> = found.evidence.iter().filter_map(|e| if let Fact::Matrix(m) = &e.fact { Some(m) } else { None }).collect();
+        assert_eq!(rates.len(), 4, "what pageable memory gives says little of the path");
+        assert_eq!((rates[0].between("host", "GPU6"), rates[0].size), (Some(12.5), Some(Bytes::from_mib(16))));
+        assert_eq!(rates[2].between("host", "GPU2"), Some(0.4));
+    }
 
     #[test]
     fn quick_mode_in_old_units() {

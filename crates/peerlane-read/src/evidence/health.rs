@@ -59,11 +59,6 @@ impl Health {
         }
     }
 
-    /// Whether anything is known of an area.
-    pub(super) fn is_known(&self, area: Area) -> bool {
-        self.reports.contains_key(&area)
-    }
-
     /// A line was used for what other lines state.
     pub(super) fn used(&mut self, line: usize) {
         self.lines.add(line);

@@ -10,6 +10,7 @@ mod links;
 mod windows;
 
 use super::line_head::is_stamp_of_kernel;
+use super::said::is_only_said;
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
@@ -20,7 +21,7 @@ use links::Links;
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
 use windows::Windows;
 
-pub(super) const TOOL: &str = "kernel log";
+pub(super) const TOOL: &str = super::tool::KERNEL_LOG;
 pub(super) const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// Words of a command line that matter to paths between devices, by how they start.
@@ -66,6 +67,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the driver's sentence on a GPU that is gone goes over three lines
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
+        if line.find("NVRM: ").is_some_and(|from| is_only_said(text, i, from)) {
+            continue;
+        }
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
         if let Some(message) = message(line).or(is_console.then_some(line)) {
             of_kernel += 1;

@@ -316,6 +316,10 @@ fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
         (head.level, head.is_log) = (head.level.max(Some(level)), true);
         return Some(word.len());
     }
+    if let Some((level, length)) = parted(word, rest).filter(|_| head.is_log) {
+        head.level = head.level.max(Some(level));
+        return Some(length);
+    }
     if let Some(level) = word.strip_prefix("level=").and_then(|word| Level::of(word.trim_matches('"'))) {
         (head.level, head.is_log) = (head.level.max(Some(level)), true);
         return Some(word.len());
@@ -340,6 +344,30 @@ fn level<'a>(rest: &'a str, head: &mut Head<'a>) -> Option<usize> {
         (head.level, head.is_log) = (head.level.max(Some(level)), true);
         word.len()
     })
+}
+
+/// A level between bars or dashes behind a time, as loguru and the logging of Python print it: `| INFO     | `, `- app.worker - ERROR - `. With
+/// the length up to what follows it.
+fn parted(mark: &str, rest: &str) -> Option<(Level, usize)> {
+    /// A name may stand before the level.
+    const FIELDS: usize = 2;
+    let between = match mark {
+        "|" => " | ",
+        "-" => " - ",
+        _ => return None,
+    };
+    let mut at = mark.len();
+    for field in rest.get(at..)?.trim_start().split(between).take(FIELDS) {
+        let from = at + rest.get(at..)?.find(field)?;
+        at = from + field.len();
+        let word = field.trim();
+        if let Some(level) = Level::of(word).filter(|_| word.bytes().all(|b| b.is_ascii_uppercase())) {
+            let after = rest.get(at..)?.trim_start();
+            let after = after.strip_prefix(mark).unwrap_or(after);
+            return Some((level, rest.len() - after.trim_start().len()));
+        }
+    }
+    None
 }
 
 /// The marks of an X server's log: `(EE)` of errors, and those of what was found, set or warned of.
@@ -381,6 +409,8 @@ mod tests {
             ("[rank1]:[W301 10:00:00.123456789 TCPStore.cpp:106] ", None, Some(Level::Warning)),
             ("[E ProcessGroupNCCL.cpp:828] ", None, Some(Level::Error)),
             ("ERROR: ", None, Some(Level::Error)),
+            ("2026-03-02 21:28:36 | INFO     | ", None, Some(Level::Quiet)),
+            ("2026-03-02 21:28:36,123 - app.worker - ERROR - ", None, Some(Level::Error)),
             ("time=\"2024-05-03\" ", None, None),
         ] {
             let line = format!("{before}{words}");

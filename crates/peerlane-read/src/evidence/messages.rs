@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::host_headings::HostHeadings;
 use super::line_head::head;
 use super::open_lines::Tracebacks;
+use super::said::is_only_said;
 use super::{Fact, Found, Text};
 use crate::knowledge::{Entry, Hit, Weight, index};
 use peerlane_machine::fact::Message;
@@ -90,6 +91,9 @@ impl<'t> Messages<'t> {
                 continue;
             }
             let start = text.offset(first);
+            if hit.entry.weight != Weight::Note && is_only_said(text, first, from.saturating_sub(start)) {
+                continue;
+            }
             let line = text.joined().get(start..text.offset(first + 1)).unwrap_or_default().trim_end();
             self.add(&hit, line, from.saturating_sub(start), (first, last));
         }
@@ -142,7 +146,7 @@ impl<'t> Messages<'t> {
         of_entry.push(self.known.len());
         // of a line that holds much else, from the message on
         let from = if at.saturating_sub(head.end) > FAR { at } else { head.end };
-        let quote = line.get(from..).unwrap_or_default().trim();
+        let quote = line.get(from..).unwrap_or_default().trim().trim_start_matches([',', ';', ' ']);
         let message = Message {
             id: hit.entry.id,
             parts: parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),

@@ -6,9 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::text::Span;
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
+use peerlane_machine::fact::Message;
+use peerlane_machine::names::list;
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "nccl-tests";
+
+/// The most hosts that a message names, and the most of a line that it quotes, in characters.
+const MOST_NAMED: usize = 16;
+const MAX_QUOTE: usize = 120;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut head = Head::default();
@@ -33,6 +39,7 @@ struct Head {
     highest: u32,
     hosts: BTreeSet<String>,
     rank_lines: Span,
+    first_rank: usize,
     first: Option<usize>,
 }
 
@@ -48,6 +55,9 @@ impl Head {
             self.program = Some(program.trim().to_owned());
         } else if let Some((number, host, gpu)) = comment.and_then(rank) {
             self.highest = self.highest.max(number);
+            if self.ranks.is_empty() {
+                self.first_rank = i;
+            }
             self.ranks.push(gpu);
             self.hosts.insert(host);
             self.rank_lines.add(i);
@@ -76,8 +86,20 @@ impl Head {
         self.ranks.len() == self.highest as usize + 1
     }
 
+    /// Processes of which each is rank 0, in one list: a launcher started several runs of one process, and not one run of several.
+    fn push_apart(&self, text: &Text, found: &mut Found) {
+        let lines = self.rank_lines.numbers(text);
+        let Some(lines) = lines.filter(|_| self.ranks.len() > 1 && self.highest == 0) else { return };
+        let hosts: Vec<String> = self.hosts.iter().take(MOST_NAMED).cloned().collect();
+        let parts = vec![("processes", self.ranks.len().to_string()), ("hosts", list(&hosts))];
+        let quote = text.line(self.first_rank).trim().chars().take(MAX_QUOTE).collect();
+        let message = Message { id: "nccl-tests-apart", parts, quote, host: None, count: 1 };
+        found.push(text, TOOL, lines, Fact::Message(message));
+    }
+
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
+        self.push_apart(text, found);
         let mut gpus = std::mem::take(&mut self.ranks);
         // old releases print the bus without its domain, and virtual machines of some clouds show one bus for all: devices of one bus
         // are told apart by their numbers

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
+use super::said::is_title;
 use super::{Fact, Found, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
 pub(super) use traceback::Tracebacks;
@@ -47,7 +48,7 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         let head = head(line);
         let rest = without_place(line.get(head.end..).unwrap_or_default()).trim();
         let is_told = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
-        if !is_told || kernel::is_read(line) || fabric_manager::is_read(line) {
+        if !is_told || is_title(text, i) || is_count_of_few(text, i, rest) || kernel::is_read(line) || fabric_manager::is_read(line) {
             continue;
         }
         let host = head.host.or(hosts.at(i)).map(str::to_owned);
@@ -80,6 +81,22 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     for (one, first, _) in all {
         found.push(text, TOOL, text.numbers(first, first), Fact::OpenLine(one));
     }
+}
+
+/// Whether a line counts failed items beside many that succeeded, which is a program's result: `Total failed examples: 6`.
+fn is_count_of_few(text: &Text, i: usize, line: &str) -> bool {
+    /// Lines around it that count the others.
+    const NEAR: usize = 3;
+    /// Of so many items one may fail.
+    const MANY: u64 = 100;
+    let count = |line: &str| line.trim().rsplit([':', '=', ' ']).next()?.replace(',', "").parse::<u64>().ok();
+    let lower = line.to_ascii_lowercase();
+    if !is_counter(line) || !lower.contains("fail") || names_part(line) {
+        return false;
+    }
+    let Some(failed) = count(line) else { return false };
+    let near = (i.saturating_sub(NEAR)..text.len().min(i + NEAR + 1)).map(|k| text.line(k));
+    near.filter(|line| line.contains("ucce") || line.contains("assed")).any(|line| count(line) > failed.checked_mul(MANY))
 }
 
 /// What a line is.
@@ -215,6 +232,12 @@ mod tests {
         ] {
             assert_eq!(open(&format!("{line}\n")).len(), 1, "{line}");
         }
+    }
+
+    #[test]
+    fn few_failed_items_of_many_are_a_result() {
+        let of = |good: u32| open(&format!("Total successful results: {good}\nTotal failed examples: 6\n")).len();
+        assert_eq!((of(1_374_534), of(12)), (0, 1));
     }
 
     #[test]

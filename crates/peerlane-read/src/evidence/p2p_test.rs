@@ -131,12 +131,14 @@ fn connectivity(text: &Text, title: usize, access: &mut Access, found: &mut Foun
     span.add(grid.last);
     let lines = span.numbers(text).unwrap_or_default();
     let mut contradicted = false;
-    let mut cells = Vec::with_capacity(grid.rows.len());
+    let mut cells: Vec<Vec<Option<P2pStatus>>> = Vec::with_capacity(grid.rows.len());
     for (a, row) in grid.rows.iter().zip(&grid.cells) {
         let cell = |(b, value): (&u32, &Option<f64>)| {
             let can = value.map(|v| v != 0.0);
-            contradicted |= can.zip(stated.get(&(*a, *b))).is_some_and(|(matrix, line)| matrix != *line);
-            can.filter(|_| a != b).map(can_status)
+            let line = stated.get(&(*a, *b)).copied();
+            contradicted |= can.zip(line).is_some_and(|(matrix, line)| matrix != line);
+            // where the matrix is cut, the lines above it state the rest
+            can.or(line).filter(|_| a != b).map(can_status)
         };
         cells.push(grid.cols.iter().zip(row).map(cell).collect());
     }
@@ -149,7 +151,13 @@ fn connectivity(text: &Text, title: usize, access: &mut Access, found: &mut Foun
         );
     }
     warn_if_cut(text, title, &grid, found);
-    let (rows, cols) = (grid.row_names(), grid.col_names());
+    let mut rows = grid.rows.clone();
+    for a in grid.cols.iter().filter(|a| !grid.rows.contains(a)) {
+        let cell = |b: &u32| stated.get(&(*a, *b)).copied().filter(|_| a != b).map(can_status);
+        rows.push(*a);
+        cells.push(grid.cols.iter().map(cell).collect());
+    }
+    let (rows, cols) = (grid::gpu_names(&rows), grid.col_names());
     let matrix = P2pMatrix { capability: P2pCapability::Access, rows, cols, cells };
     found.push(text, TOOL, lines, Fact::P2p(matrix));
     grid.last + 1

@@ -1,9 +1,12 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod told;
+
 use super::health::Health;
 use super::{Found, Text};
 use peerlane_machine::fact::{Area, Grade};
+use told::Told;
 
 const TOOL: &str = "program's log";
 
@@ -18,7 +21,7 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 11] = [
+    const HALLMARKS: [&str; 12] = [
         "requests",
         "LLM",
         "server",
@@ -30,6 +33,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "COMPLETE",
         "All distributed processes registered",
         "saved checkpoint",
+        "/s",
     ];
     if !text.holds(&HALLMARKS) {
         return;
@@ -38,7 +42,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the request that waits with most others, and the steps with their losses
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
-    let mut start: Option<(usize, String)> = None;
+    let mut told = Told::default();
     for (i, line) in text.iter() {
         if line.len() > 2000 {
             continue;
@@ -49,6 +53,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
             health.sound(Area::Program, i);
         } else if let Some((requests, share)) = queue(line) {
+            told.read(line, i);
             let is_worst = requests > 0 && share >= FULL && waiting.as_ref().is_none_or(|(most, ..)| requests > *most);
             if is_worst {
                 let value = format!("{requests} of them, {:.0} % of it in use", share * 100.0);
@@ -70,7 +75,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(failed) = failed_requests(line) {
             let bad = (failed > 0).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
-        } else if ended(line) || is_result(line) {
+        } else if ended(line) || is_result(line) || is_row_of_rates(text, i) {
             health.sound(Area::Program, i);
         } else if met(line) {
             health.sound(Area::Job, i);
@@ -78,7 +83,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             let bad = (failed > 0).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "HPL's tests that failed the residual check:", &failed.to_string(), i);
         } else if let Some(words) = begins(line) {
-            start = Some((i, words));
+            told.starts(words, i);
+        } else if told.read(line, i) {
+            // what it tells is said once, below
         } else if let Some(loss) = loss(line) {
             steps.push((i, loss));
         }
@@ -97,8 +104,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
         }
     }
-    if let Some((i, words)) = start.filter(|_| !health.is_known(Area::Program)) {
-        health.trouble(Area::Program, Grade::Note, None, "a server of models starts:", &words, i);
+    if let Some((words, lines)) = told.summary() {
+        lines.iter().for_each(|i| health.used(*i));
+        let first = lines.first().copied().unwrap_or_default();
+        health.trouble(Area::Program, Grade::Note, None, "", &words, first);
     }
     health.push(text, TOOL, found);
 }
@@ -191,6 +200,37 @@ fn is_result(line: &str) -> bool {
         loss && after("elapsed time per iteration (ms): ").is_some_and(positive)
     };
     throughput() || request() || step()
+}
+
+/// A row below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
+fn is_row_of_rates(text: &Text, i: usize) -> bool {
+    const UNITS: [&str; 12] = [
+        "tok/s", "tokens/s", "t/s", "tokens/sec", "img/s", "images/s", "images/sec", "samples/s", "samples/sec", "req/s", "requests/s", "it/s",
+    ];
+    /// Rows below a head that are looked at.
+    const ROWS: usize = 64;
+    let words = |line: &'_ str| line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
+    let last = |line: &'_ str| {
+        let line = line.trim().trim_end_matches('|').trim_end();
+        let cell = line.rsplit('|').next().unwrap_or(line).trim();
+        let cell = if line.contains('|') { cell } else { line.rsplit([' ', '\t']).next().unwrap_or(line) };
+        // `128.93 ± 0.21`
+        cell.split(' ').next().unwrap_or_default().parse::<f64>().is_ok_and(|rate| rate.is_finite() && rate > 0.0)
+    };
+    let is_head = |line: &'_ str| {
+        let line = line.trim().trim_end_matches('|').trim_end();
+        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && !line.contains(':')
+    };
+    let line = text.line(i);
+    if !last(line) || words(line) < 3 {
+        return false;
+    }
+    let above = (i.saturating_sub(ROWS)..i).rev().map(|k| text.line(k));
+    let mut above = above.take_while(|line| !line.trim().is_empty()).skip_while(|line| {
+        let is_rule = line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
+        is_rule || last(line)
+    });
+    above.next().is_some_and(is_head)
 }
 
 /// `Failed requests:   0` of a benchmark of servers.
@@ -316,8 +356,11 @@ mod tests {
             (of.sound, of.troubles[0].value.as_str(), of.troubles[0].grade),
             (0, "vLLM 0.9.2, X/Y over 2 GPUs (tensor parallel)", Grade::Note)
         );
-        let served = health(scan, &format!("{start}INFO:     Application startup complete.\n"));
-        assert_eq!((served.sound, served.troubles.len()), (1, 0));
+        let figures = "INFO world_size=2 rank=0 local_rank=0 backend=nccl\nINFO [worker.py:1] Model loading took 5.79 GiB memory and 3.1 seconds\n\
+                       INFO [worker.py:2] Available KV cache memory: 14.74 GiB\nINFO:     Application startup complete.\n";
+        let served = health(scan, &format!("{start}{figures}"));
+        assert_eq!((served.sound, served.troubles.len()), (1, 1));
+        assert!(served.troubles[0].value.ends_with("; 2 ranks; weights 5.79 GiB; KV cache 14.74 GiB"), "{served:?}");
     }
 
     #[test]
@@ -326,6 +369,15 @@ mod tests {
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+    }
+
+    #[test]
+    fn tables_with_a_rate_of_work() {
+        let own = "prompt        steps   AL   tok/s\n--------------------------\n  one            28  4.5   54.36\n  two            21  6.1   71.84\n";
+        assert_eq!(health(scan, own).sound, 2);
+        let llama = "| model | size | test | t/s |\n| --- | ---: | --- | ---: |\n| a 7B | 3 GiB | tg128 | 128.93 ± 0.21 |\n";
+        assert_eq!(health(scan, llama).sound, 1);
+        assert_eq!(scanned(scan, "a server of requests\nspeed in t/s\n1 2 3\n"), Found::default());
     }
 
     #[test]

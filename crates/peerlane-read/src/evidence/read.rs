@@ -196,6 +196,10 @@ pub const READERS: &[Reader] = readers![
     installers,
     applications,
     servers,
+    services,
+    gaudi,
+    deepep,
+    program_gpus,
     storage,
     tensorflow;
 ];

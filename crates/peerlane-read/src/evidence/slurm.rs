@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::health::Health;
 use super::node_state::names_a_part;
-use super::{Found, Text};
-use peerlane_machine::fact::{Area, Grade};
+use super::{Fact, Found, Text};
+use peerlane_machine::fact::{Area, Grade, Message};
 use peerlane_machine::names::{list, natural};
 
 const TOOL: &str = "sinfo";
@@ -15,6 +15,10 @@ const FLAGS: [char; 10] = ['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
 
 /// A list without a header is one from this many rows on.
 const ROWS: usize = 3;
+
+/// The most of a line that is kept, in characters, and the most nodes that a message names.
+const QUOTE: usize = 120;
+const SHOWN: usize = 64;
 
 /// The most nodes that are kept, above the largest clusters.
 const NODES: usize = 1 << 16;
@@ -70,13 +74,15 @@ struct Columns {
 }
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const STATES: [&str; 9] = ["idle", "alloc", "mix", "drain", "down", "IDLE", "ALLOC", "DRAIN", "DOWN"];
+    const STATES: [&str; 10] = ["Gres=(null)", "idle", "alloc", "mix", "drain", "down", "IDLE", "ALLOC", "DRAIN", "DOWN"];
     if !text.holds_one_of(&STATES) && !text.holds(&["TIMESTAMP", "NODES(A/I/O/T)", "REASON"]) {
         return;
     }
     let mut health = Health::default();
     let mut node = None;
     let mut shown = Nodes::default();
+    let asks = asks_for_gpus(text);
+    let (mut without, mut has_gpus): (Vec<(String, usize)>, bool) = (Vec::new(), false);
     text.walk(|i| {
         let line = text.line(i);
         let head = split(line);
@@ -94,6 +100,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         if let Some(rest) = line.trim_start().strip_prefix("NodeName=") {
             node = rest.split_whitespace().next();
+        }
+        // somebody may have marked the words that matter
+        let plain = line.trim_start_matches([' ', '\t', '>', '*']);
+        if let Some((node, rest)) = node.zip(plain.strip_prefix("Gres=")).filter(|_| asks) {
+            if rest.starts_with("(null)") && without.len() < NODES {
+                without.push((node.to_owned(), i));
+            }
+            has_gpus |= rest.starts_with("gpu");
         } else if let Some((node, state)) = node.zip(line.trim_start().strip_prefix("State="))
             // in slurm.conf the state stands on the node's own line, as a setting
             && let Some(state) = state.split_whitespace().next().and_then(judged)
@@ -103,7 +117,22 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         bare(text, i, &mut health)
     });
     shown.report(&mut health);
+    // of a cluster with GPUs the other nodes have none
+    let first = without.first().map(|(_, i)| *i).filter(|_| !has_gpus);
+    if let Some(first) = first {
+        let quote = text.line(first).trim().chars().take(QUOTE).collect();
+        let names: Vec<String> = without.into_iter().map(|(node, _)| node).take(SHOWN).collect();
+        let message =
+            Message { id: "slurm-gres-null", parts: vec![("nodes", list(&names))], quote, host: None, count: 1 };
+        found.push(text, "Slurm", text.numbers(first, first), Fact::Message(message));
+    }
     health.push(text, TOOL, found);
+}
+
+/// Whether the text shows that nodes should have GPUs: lines of gres.conf, or requests for GPUs.
+fn asks_for_gpus(text: &Text) -> bool {
+    text.holds(&["Gres=(null)"])
+        && text.holds_one_of(&["Name=gpu", "--gres=gpu", "--gres gpu", "GresTypes=gpu", "AutoDetect=nv", "--gpus", " Gres=gpu", "gres:gpu"])
 }
 
 /// The cells of a row: between bars, or between blanks.
@@ -365,6 +394,21 @@ mod tests {
             (sound, bad),
             (3, vec![drained, (Grade::Fault, "2 of 6 nodes down, no answer: n01, n02".to_owned())])
         );
+    }
+
+    #[test]
+    fn nodes_without_the_gpus_that_the_configuration_names() {
+        let node = |name: &str, gres: &str| {
+            format!("NodeName={name} Arch=x86_64 CoresPerSocket=48\n   Gres={gres}\n   State=IDLE ThreadsPerCore=2\n")
+        };
+        let named = |body: &str| {
+            let all = scanned(scan, body).evidence;
+            all.into_iter().find_map(|e| if let Fact::Message(m) = e.fact { m.part("nodes").map(str::to_owned) } else { None })
+        };
+        let conf = "Name=gpu Type=h100 File=/dev/nvidia0\n";
+        assert_eq!(named(&(conf.to_owned() + &node("n1", "(null)"))).as_deref(), Some("n1"));
+        assert_eq!(named(&(conf.to_owned() + &node("n1", "(null)") + &node("n2", "gpu:h100:8"))), None, "a node without GPUs");
+        assert_eq!(named(&node("n1", "(null)")), None, "nothing asks for GPUs");
     }
 
     #[test]
