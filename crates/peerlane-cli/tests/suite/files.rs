@@ -130,7 +130,7 @@ const WHOLE: [(&[&str], &str, &str); 13] = [
     (&["infer", "exxact-devbox", "-o"], "i.json", "}\n"),
     (&["tune", "dgx-1v", "-o"], "t2.json", "}\n"),
     (&["gate", "h200x4-vm", "-o"], "g.json", "]}\n"),
-    (&["gate", "h200x4-vm", "--state"], "state.json", "}"),
+    (&["gate", "h200x4-vm", "--state"], "state.json", "}\n"),
 ];
 
 #[test]
