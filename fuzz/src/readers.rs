@@ -6,14 +6,14 @@ use peerlane::evidence::{Files, Found, Item, MAX_STATEMENTS, Reader, Text, read_
 /// One reader of a text.
 pub fn read(reader: &Reader, data: &[u8]) {
     let text = Text::new("input", data);
-    sound(&reader.read(&text), text.len());
+    sound(&reader.read(&text), last_line(&text));
 }
 
 /// All readers of a text, and the machines that it describes.
 pub fn text(data: &[u8]) {
     let text = Text::new("input", data);
     let found = scan_text(&text);
-    sound(&found, text.len());
+    sound(&found, last_line(&text));
     assemble(found);
 }
 
@@ -36,6 +36,11 @@ pub fn sysfs(data: &[u8]) {
         files.insert(path, item);
     }
     assemble(read_files("input", &files));
+}
+
+/// The number of a text's last line; one that has been taken out of a document is counted there.
+fn last_line(text: &Text) -> usize {
+    text.numbers(0, text.len().saturating_sub(1)).1 as usize
 }
 
 /// Every statement stands on lines that the text has, unless it is of a file within it; and there are no more than may be

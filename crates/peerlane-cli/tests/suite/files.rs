@@ -117,7 +117,7 @@ fn no_kill_loses_a_cell() {
 }
 
 /// Commands that write a file whole, the file last, and what such a file ends with.
-const WRITERS: [(&[&str], &str, &str); 13] = [
+const WHOLE: [(&[&str], &str, &str); 13] = [
     (&["report", "hgx-h100", "-o"], "r.html", "</html>\n"),
     (&["check", "hgx-h100", "--html"], "c.html", "</html>\n"),
     (&["compare", "hgx-h100", "hgx-h200", "--html"], "d.html", "</html>\n"),
@@ -130,14 +130,14 @@ const WRITERS: [(&[&str], &str, &str); 13] = [
     (&["infer", "exxact-devbox", "-o"], "i.json", "}\n"),
     (&["tune", "dgx-1v", "-o"], "t2.json", "}\n"),
     (&["gate", "h200x4-vm", "-o"], "g.json", "]}\n"),
-    (&["gate", "h200x4-vm", "--state"], "state.json", "}"),
+    (&["gate", "h200x4-vm", "--state"], "state.json", "}\n"),
 ];
 
 #[test]
 fn no_kill_leaves_half_a_file() {
     let (kills, folder) = (times("PEERLANE_KILLS", 13), folder("kills-of-writers"));
     let mut killed = 0;
-    for (nth, (args, name, end)) in WRITERS.iter().enumerate() {
+    for (nth, (args, name, end)) in WHOLE.iter().enumerate() {
         let file = folder.join(name);
         // what was there before stays until the new file is whole
         let began = Instant::now();
@@ -147,7 +147,7 @@ fn no_kill_leaves_half_a_file() {
         let whole = fs::read_to_string(&file).unwrap();
         let is_whole = |text: &str| text.ends_with(end) && (text.len() as f64) > 0.7 * whole.len() as f64;
         assert!(is_whole(&whole), "{args:?} ends with {:?}", &whole[whole.len().saturating_sub(20)..]);
-        let share = kills / WRITERS.len() + usize::from(nth < kills % WRITERS.len());
+        let share = kills / WHOLE.len() + usize::from(nth < kills % WHOLE.len());
         let mut done = 0;
         while done < share {
             let again = any_below(2) == 0;
@@ -169,7 +169,7 @@ fn no_kill_leaves_half_a_file() {
         }
         killed += done;
     }
-    println!("{killed} kills of {} commands, no half file", WRITERS.len());
+    println!("{killed} kills of {} commands, no half file", WHOLE.len());
 }
 
 #[test]

@@ -152,6 +152,7 @@ mod tests {
         let text: String = std::iter::once(Partial::header_line(&whole).unwrap()).chain(events).collect();
         let read = Partial::read(&text).unwrap();
         assert_eq!((read.run.cells.len(), read.unreadable, read.damaged), (2, 0, Vec::new()));
+        let kept = read.run.cells;
         let starts: Vec<usize> = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         for at in (0..text.len()).filter(|at| *at + 400 > starts[1] || *at % 7 == 0) {
             let bit = at % 8;
@@ -164,7 +165,7 @@ mod tests {
                 Ok(read) => {
                     let ends_line = bytes[at] == b'\n' || text.as_bytes()[at] == b'\n';
                     assert!(read.unreadable > 0 && (ends_line || read.damaged == [line]), "bit {bit} of byte {at}");
-                    assert!(read.run.cells.len() < 2 && read.run.cells.iter().all(|cell| whole.cells.contains(cell)));
+                    assert!(read.run.cells.len() < 2 && read.run.cells.iter().all(|cell| kept.contains(cell)));
                 }
             }
         }
