@@ -7,7 +7,7 @@ use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{Area, Grade};
 use peerlane_machine::units::Bytes;
 
-const TOOL: &str = "gdrcopy";
+const TOOL: &str = super::tool::GDRCOPY;
 
 /// Writes of a CPU through a window with write combining reach several times this rate, in MB/s, on PCIe 3.0 and later.
 const SLOW_WRITE: f64 = 2000.0;

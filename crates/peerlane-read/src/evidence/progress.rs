@@ -219,7 +219,8 @@ fn is_row_of_rates(text: &Text, i: usize) -> bool {
     };
     let is_head = |line: &'_ str| {
         let line = line.trim().trim_end_matches('|').trim_end();
-        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && !line.contains(':')
+        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
+        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && is_parted && !line.contains(':')
     };
     let line = text.line(i);
     if !last(line) || words(line) < 3 {
