@@ -185,7 +185,9 @@ mod tests {
         for (a, b) in gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
             machine.p2p.insert((a, b), P2pStatus::Ok);
         }
-        let all = see_with(&machine, Parts::embedded(), |view| run(view).into_iter().map(|r| r.finding.summary).collect::<Vec<_>>());
+        let all = see_with(&machine, Parts::embedded(), |view| {
+            run(view).into_iter().map(|r| r.finding.summary).collect::<Vec<_>>()
+        });
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[0].contains("GPU0, GPU1 exceeds") && all[1].contains("GPU2, GPU3 exceeds"), "{all:?}");
     }

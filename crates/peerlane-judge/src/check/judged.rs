@@ -30,7 +30,11 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 fn are_rates_open(context: &Context) -> bool {
     let machine = &context.case.machine;
     let is_compared = || checked(context).iter().any(|what| ["rates", "collectives", "NICs"].contains(what));
-    machine.kind == MachineKind::Captured && context.case.run.is_none() && machine.is_measured() && !is_compared() && !are_times_of_calls(machine)
+    machine.kind == MachineKind::Captured
+        && context.case.run.is_none()
+        && machine.is_measured()
+        && !is_compared()
+        && !are_times_of_calls(machine)
 }
 
 /// Whether all that was measured are gdrcopy's times of single copies, which are results of a test and follow from no link's rate.
