@@ -8,7 +8,7 @@ use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::{Bytes, Rate};
 use peerlane_model::assumptions::Rating;
 
-pub(super) const RULE: Rule = Rule::new("below-own-link", One(run));
+pub(super) const RULE: Rule = Rule::new("below-own-link", Many(run));
 
 /// Below this share of the raw rate of the product's link. Copies between GPUs reach 0.6 and more even through root
 /// complexes that split them, or else those through the host do.
@@ -19,6 +19,9 @@ const BELOW_HOST: f64 = 0.46;
 
 /// Below this share not even links of half the generation and half the lanes explain it: an eighth, and what packets cost.
 const BROKEN: f64 = 0.15;
+
+/// Rates up to so many times the lowest are of links alike.
+const ALIKE: f64 = 1.8;
 
 /// The least that is built for a GPU of which no product is known: any since 2012 has it.
 const LEAST: PcieWidth = PcieWidth::new(PcieGeneration::Gen3, 16);
@@ -38,12 +41,24 @@ struct Low<'m> {
     best: (&'m SourcedMatrix, Cell, Rate),
 }
 
-fn run(view: &View) -> Option<Raised> {
+fn run(view: &View) -> Vec<Raised> {
     if !view.is_captured() {
-        return None;
+        return Vec::new();
     }
-    let low: Vec<Low> = view.of_kind(NodeKind::Gpu).into_iter().filter_map(|gpu| judge(view, gpu)).collect();
-    let worst = lowest(&low, |l| l.best.2.gb())?;
+    let mut low: Vec<Low> = view.of_kind(NodeKind::Gpu).into_iter().filter_map(|gpu| judge(view, gpu)).collect();
+    let mut raised = Vec::new();
+    // GPUs of one rate are one matter; one that reaches several times that of others is another
+    while let Some(least) = lowest(&low, |l| l.best.2.gb()).map(|l| l.best.2.gb()) {
+        let (alike, others): (Vec<Low>, Vec<Low>) = low.into_iter().partition(|l| l.best.2.gb() <= least * ALIKE);
+        raised.extend(report(view, &alike));
+        low = others;
+    }
+    raised
+}
+
+/// What is to be said of GPUs whose best rates are alike.
+fn report(view: &View, low: &[Low]) -> Option<Raised> {
+    let worst = lowest(low, |l| l.best.2.gb())?;
     let names: Vec<&str> = low.iter().map(|l| view.name(l.gpu)).collect();
     let has = match worst.product {
         true => format!("{} product has", verb(&names, "its", "their")),
@@ -149,6 +164,33 @@ mod tests {
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::subject::join;
     use peerlane_read::catalogue::Parts;
+
+    #[test]
+    fn a_gpu_that_is_several_times_as_fast_is_another_matter() {
+        let mut b = FabricBuilder::new();
+        for name in ["GPU0", "GPU1", "GPU2", "GPU3"] {
+            let mut node = Node::new(name, NodeKind::Gpu);
+            node.part = Some("rtx-4090".to_owned());
+            b.node(node);
+        }
+        let mut machine = captured(b);
+        let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
+        let mut rates = uniform(4, 0.8, &[]);
+        for (row, values) in rates.matrix.values.iter_mut().enumerate() {
+            for (column, value) in values.iter_mut().enumerate().filter(|(column, _)| row >= 2 && *column >= 2) {
+                *value = value.filter(|_| row != column).map(|_| 3.0);
+            }
+        }
+        machine.matrices = vec![rates];
+        for (a, b) in gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
+            machine.p2p.insert((a, b), P2pStatus::Ok);
+        }
+        let all = see_with(&machine, Parts::embedded(), |view| {
+            run(view).into_iter().map(|r| r.finding.summary).collect::<Vec<_>>()
+        });
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].contains("GPU0, GPU1 exceeds") && all[1].contains("GPU2, GPU3 exceeds"), "{all:?}");
+    }
 
     fn with(rate: f64, works: bool, product: Option<&str>) -> Vec<Finding> {
         let mut b = FabricBuilder::new();

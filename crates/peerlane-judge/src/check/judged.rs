@@ -14,6 +14,7 @@ use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGe
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus, PciRole};
 use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::{Direction, Unit};
+use peerlane_machine::origin::Origin;
 use peerlane_machine::units::Bytes;
 use peerlane_measure::run::{Limits, Missing};
 use peerlane_model::assumptions::Rating;
@@ -29,7 +30,19 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 fn are_rates_open(context: &Context) -> bool {
     let machine = &context.case.machine;
     let is_compared = || checked(context).iter().any(|what| ["rates", "collectives", "NICs"].contains(what));
-    machine.kind == MachineKind::Captured && context.case.run.is_none() && machine.is_measured() && !is_compared()
+    machine.kind == MachineKind::Captured
+        && context.case.run.is_none()
+        && machine.is_measured()
+        && !is_compared()
+        && !are_times_of_calls(machine)
+}
+
+/// Whether all that was measured are gdrcopy's times of single copies, which are results of a test and follow from no link's rate.
+fn are_times_of_calls(machine: &Machine) -> bool {
+    let is_time = |(curve, origin): &(Curve, Origin)| {
+        origin.tool == tool::GDRCOPY && curve.series.iter().all(|s| s.unit == Some(Unit::Microseconds))
+    };
+    machine.matrices.is_empty() && machine.curves.iter().all(is_time)
 }
 
 /// What the record of a machine lacks of its plan.
@@ -95,9 +108,6 @@ fn look(context: &Context) -> Judged {
     compared.into_iter().for_each(|(name, _)| add(true, name));
     let nics = nic_slow::is_comparable(view) || nic_gpu_slow::is_comparable(view) || port_slow::is_comparable(view);
     add(nics, "NICs");
-    // tables of times alone are results, which no rate is expected of
-    let only_times = machine.matrices.is_empty()
-        && machine.curves.iter().all(|(curve, _)| curve.series.iter().all(|s| s.unit == Some(Unit::Microseconds)));
     if rates || collectives || !machine.is_measured() {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
@@ -113,7 +123,7 @@ fn look(context: &Context) -> Judged {
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(facts) if facts.is_telling())), "kernel log");
         reported_health::areas(view).into_iter().for_each(|area| add(true, area));
-    } else if only_times {
+    } else if are_times_of_calls(machine) {
         reported_health::areas(view).into_iter().for_each(|area| add(true, area));
     }
     Judged { checked: all, open: open.into_iter().map(|(name, _)| name).collect() }

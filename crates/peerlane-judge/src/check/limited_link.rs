@@ -161,7 +161,8 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
     let is_peer = |kind: NodeKind| kind.is_device() || kind == NodeKind::Card;
     let fabric = view.fabric();
     // messages and lines that are not known tell nothing of devices
-    let of_log = |e: &Evidence| e.origin.tool == tool::KERNEL_LOG || matches!(e.fact, Fact::Message(_) | Fact::OpenLine(_));
+    let of_log =
+        |e: &Evidence| e.origin.tool == tool::KERNEL_LOG || matches!(e.fact, Fact::Message(_) | Fact::OpenLine(_));
     let evidence = &view.machine.evidence;
     let is_log = || evidence.iter().all(of_log) && evidence.iter().any(|e| matches!(e.fact, Fact::Pci(_)));
     match view.at(limit.device).map(|id| fabric.node(id).kind) {

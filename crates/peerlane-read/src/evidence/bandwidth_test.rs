@@ -361,7 +361,8 @@ mod tests {
             )
         };
         let found = scanned(scan, &(run(6, "Card A", 12.5) + &run(2, "Card B", 0.4)));
-        let rates: Vec<_> = found.evidence.iter().filter_map(|e| if let Fact::Matrix(m) = &e.fact { Some(m) } else { None }).collect();
+        let rates: Vec<_> =
+            found.evidence.iter().filter_map(|e| if let Fact::Matrix(m) = &e.fact { Some(m) } else { None }).collect();
         assert_eq!(rates.len(), 4, "what pageable memory gives says little of the path");
         assert_eq!((rates[0].between("host", "GPU6"), rates[0].size), (Some(12.5), Some(Bytes::from_mib(16))));
         assert_eq!(rates[2].between("host", "GPU2"), Some(0.4));

@@ -110,7 +110,8 @@ mod tests {
             )
         };
         let found = scanned(scan, &(run(2, 40.0) + &run(4, 12.0)));
-        let what = found.evidence.iter().find_map(|e| if let Fact::Message(m) = &e.fact { m.part("what") } else { None });
+        let what =
+            found.evidence.iter().find_map(|e| if let Fact::Message(m) = &e.fact { m.part("what") } else { None });
         assert_eq!(what, Some("dispatch (FP8) over RDMA from 40.0 GB/s with 2 nodes to 12.0 GB/s with 4 nodes"));
         assert_eq!(health(scan, &(run(2, 40.0) + &run(4, 37.0))).sound, 2);
     }

@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn cards_without_interfaces_are_named_together() {
-        let found = scanned(scan, "# ./manage_network_ifs.sh --status\naccel0\nno interfaces were detected\naccel1\nno interfaces were detected\n");
+        let found = scanned(
+            scan,
+            "# ./manage_network_ifs.sh --status\naccel0\nno interfaces were detected\naccel1\nno interfaces were detected\n",
+        );
         let Fact::Message(message) = &found.evidence[0].fact else { panic!("{found:#?}") };
         assert_eq!(message.part("cards"), Some("2 (accel0, accel1)"));
     }
@@ -97,6 +100,9 @@ mod tests {
 
     #[test]
     fn other_words() {
-        assert_eq!(scanned(scan, "accel0\nno interfaces were detected by me\nWe have many ports up (in harbours)\n"), Found::default());
+        assert_eq!(
+            scanned(scan, "accel0\nno interfaces were detected by me\nWe have many ports up (in harbours)\n"),
+            Found::default()
+        );
     }
 }

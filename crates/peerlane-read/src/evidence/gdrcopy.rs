@@ -7,7 +7,7 @@ use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{Area, Grade};
 use peerlane_machine::units::Bytes;
 
-const TOOL: &str = "gdrcopy";
+const TOOL: &str = super::tool::GDRCOPY;
 
 /// Writes of a CPU through a window with write combining reach several times this rate, in MB/s, on PCIe 3.0 and later.
 const SLOW_WRITE: f64 = 2000.0;
@@ -142,13 +142,14 @@ fn device(line: &str) -> Option<GpuFacts> {
         let (_, rest) = bus.split_once(key)?;
         rest.split(';').next()?.trim().parse::<u32>().ok()
     };
-    let address: Option<PciAddress> = match bus.trim().strip_prefix("Bus id:").or_else(|| bus.trim().strip_prefix("Bus:")) {
-        Some(bus) => bus.trim().parse().ok().or_else(|| format!("{}.0", bus.trim()).parse().ok()),
-        None => {
-            let (domain, bus, device) = (number("pciDomainID:")?, number("pciBusID:")?, number("pciDeviceID:")?);
-            format!("{domain:04x}:{bus:02x}:{device:02x}.0").parse().ok()
-        }
-    };
+    let address: Option<PciAddress> =
+        match bus.trim().strip_prefix("Bus id:").or_else(|| bus.trim().strip_prefix("Bus:")) {
+            Some(bus) => bus.trim().parse().ok().or_else(|| format!("{}.0", bus.trim()).parse().ok()),
+            None => {
+                let (domain, bus, device) = (number("pciDomainID:")?, number("pciBusID:")?, number("pciDeviceID:")?);
+                format!("{domain:04x}:{bus:02x}:{device:02x}.0").parse().ok()
+            }
+        };
     Some(GpuFacts { address, ..GpuFacts::listed(index.trim().parse().ok()?, name) })
 }
 
@@ -195,7 +196,11 @@ mod tests {
                     Selected GPU 1, allocated 64 bytes\n\nTest   Size(B)   Avg.Time(us)\ncuMemcpy_H2D  1  7.5\ncuMemcpy_H2D  64  7.7\n\n\
                     Test   Size(B)   Avg.Time(us)\ngdr_copy_from_mapping  1  1.5\ngdr_copy_from_mapping  64  9.7\n";
         let found = scanned(scan, text);
-        let curves: Vec<_> = found.evidence.iter().filter_map(|e| if let Fact::Curve(curve) = &e.fact { Some(curve) } else { None }).collect();
+        let curves: Vec<_> = found
+            .evidence
+            .iter()
+            .filter_map(|e| if let Fact::Curve(curve) = &e.fact { Some(curve) } else { None })
+            .collect();
         assert_eq!(curves.iter().map(|curve| curve.ends.join(" ")).collect::<Vec<_>>(), ["host GPU1", "GPU1 host"]);
         let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
         assert_eq!((gpus.len(), troubles(text)), (2, (2, vec![])));

@@ -46,7 +46,8 @@ fn banner(line: &str) -> Option<Vec<GpuFacts>> {
     let name = before.rsplit("   ").next()?.trim();
     let number: u32 = rest.split('.').next()?.trim().parse().ok().filter(|n| (1..=MOST).contains(n))?;
     let memory = rest.split_once("Max memory: ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
-    let memory = memory.filter(|gib| (0.1..10_000.0).contains(gib)).map(|gib| Bytes((gib * 1024.0 * 1024.0 * 1024.0) as u64));
+    let memory =
+        memory.filter(|gib| (0.1..10_000.0).contains(gib)).map(|gib| Bytes((gib * 1024.0 * 1024.0 * 1024.0) as u64));
     (!name.is_empty()).then(|| (0..number).map(|n| GpuFacts { memory, ..GpuFacts::listed(n, name) }).collect())
 }
 
@@ -123,17 +124,25 @@ mod tests {
     fn banners_name_gpus() {
         let unsloth = "   \\\\   /|    NVIDIA X-80GB. Num GPUs = 2. Max memory: 79.5 GB. Platform: Linux.\nO^O/ \\_/ \\    Torch: 2.7.0. CUDA: 8.0. CUDA Toolkit: 12.6.\n";
         let all = gpus(unsloth);
-        assert_eq!((all.len(), all[1].name.as_deref(), all[1].compute_capability), (2, Some("NVIDIA X-80GB"), Some((8, 0))));
+        assert_eq!(
+            (all.len(), all[1].name.as_deref(), all[1].compute_capability),
+            (2, Some("NVIDIA X-80GB"), Some((8, 0)))
+        );
         assert_eq!(all[0].memory, Some(Bytes(85_362_475_008)));
         let yolo = "Ultralytics 8.2.0 Python-3.10 torch-2.3.0 CUDA:0 (NVIDIA X, 40339MiB)\n        CUDA:1 (NVIDIA X, 40339MiB)\n";
         assert_eq!(gpus(yolo).iter().map(|gpu| gpu.index).collect::<Vec<_>>(), [Some(0), Some(1)]);
-        assert_eq!(gpus("You are using a CUDA device ('NVIDIA X') that has Tensor Cores.\n")[0].name.as_deref(), Some("NVIDIA X"));
+        assert_eq!(
+            gpus("You are using a CUDA device ('NVIDIA X') that has Tensor Cores.\n")[0].name.as_deref(),
+            Some("NVIDIA X")
+        );
         assert_eq!(gpus("Device: cuda:0 NVIDIA X : native\n").len(), 1);
     }
 
     #[test]
     fn ranks_of_one_host_are_its_gpus() {
-        let rank = |n: u32, local: u32| format!("INFO world_size=2 rank={n} local_rank={local} distributed_init_method=tcp://h backend=nccl\n");
+        let rank = |n: u32, local: u32| {
+            format!("INFO world_size=2 rank={n} local_rank={local} distributed_init_method=tcp://h backend=nccl\n")
+        };
         assert_eq!(gpus(&(rank(1, 1) + &rank(0, 0))).len(), 2);
         assert_eq!(gpus(&(rank(1, 0) + &rank(0, 0))), [], "two hosts");
         assert_eq!(gpus(&rank(0, 0)), [], "cut");

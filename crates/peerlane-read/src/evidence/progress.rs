@@ -205,7 +205,18 @@ fn is_result(line: &str) -> bool {
 /// A row below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
 fn is_row_of_rates(text: &Text, i: usize) -> bool {
     const UNITS: [&str; 12] = [
-        "tok/s", "tokens/s", "t/s", "tokens/sec", "img/s", "images/s", "images/sec", "samples/s", "samples/sec", "req/s", "requests/s", "it/s",
+        "tok/s",
+        "tokens/s",
+        "t/s",
+        "tokens/sec",
+        "img/s",
+        "images/s",
+        "images/sec",
+        "samples/s",
+        "samples/sec",
+        "req/s",
+        "requests/s",
+        "it/s",
     ];
     /// Rows below a head that are looked at.
     const ROWS: usize = 64;
@@ -219,7 +230,8 @@ fn is_row_of_rates(text: &Text, i: usize) -> bool {
     };
     let is_head = |line: &'_ str| {
         let line = line.trim().trim_end_matches('|').trim_end();
-        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && !line.contains(':')
+        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
+        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && is_parted && !line.contains(':')
     };
     let line = text.line(i);
     if !last(line) || words(line) < 3 {
@@ -375,7 +387,8 @@ mod tests {
     fn tables_with_a_rate_of_work() {
         let own = "prompt        steps   AL   tok/s\n--------------------------\n  one            28  4.5   54.36\n  two            21  6.1   71.84\n";
         assert_eq!(health(scan, own).sound, 2);
-        let llama = "| model | size | test | t/s |\n| --- | ---: | --- | ---: |\n| a 7B | 3 GiB | tg128 | 128.93 ± 0.21 |\n";
+        let llama =
+            "| model | size | test | t/s |\n| --- | ---: | --- | ---: |\n| a 7B | 3 GiB | tg128 | 128.93 ± 0.21 |\n";
         assert_eq!(health(scan, llama).sound, 1);
         assert_eq!(scanned(scan, "a server of requests\nspeed in t/s\n1 2 3\n"), Found::default());
     }

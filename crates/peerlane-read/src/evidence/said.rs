@@ -5,13 +5,38 @@ use super::Text;
 
 /// Commands that print, write or look for the words that follow them.
 const COMMANDS: [&str; 11] = [
-    "echo \"", "echo '", "echo -e ", "printf \"", "printf '", "grep ", "logger ", "awk '", "sed ", "fmt.Println(", "print(",
+    "echo \"",
+    "echo '",
+    "echo -e ",
+    "printf \"",
+    "printf '",
+    "grep ",
+    "logger ",
+    "awk '",
+    "sed ",
+    "fmt.Println(",
+    "print(",
 ];
 
 /// Words before a quotation that make it an example.
 const SUPPOSED: [&str; 17] = [
-    "should", "would", "could", "might", "e.g.", "example", "such as", "like", "expect", "if ", "when", "whether", "detect", "duplicate",
-    "match", "means", "documentation",
+    "should",
+    "would",
+    "could",
+    "might",
+    "e.g.",
+    "example",
+    "such as",
+    "like",
+    "expect",
+    "if ",
+    "when",
+    "whether",
+    "detect",
+    "duplicate",
+    "match",
+    "means",
+    "documentation",
 ];
 
 /// More words than any title has.
@@ -56,7 +81,8 @@ fn is_example(line: &str, from: usize) -> bool {
         return true;
     }
     let is_comment = begin.starts_with("# ") || begin.starts_with("// ");
-    let is_quoted = before.ends_with(['`', '"', '\'', '(']) || before.contains('`') && before.matches('`').count() % 2 == 1;
+    let is_quoted =
+        before.ends_with(['`', '"', '\'', '(']) || before.contains('`') && before.matches('`').count() % 2 == 1;
     if !is_comment && !is_quoted {
         return false;
     }

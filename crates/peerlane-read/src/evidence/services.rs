@@ -40,8 +40,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut health = Health::default();
     text.walk(|i| {
         let (unit, area) = unit(text.line(i))?;
-        let (at, state) = (i + 1..text.len().min(i + STATUS_LINES))
-            .find_map(|k| Some((k, text.line(k).trim_start_matches(['>', '|', ' ', '\t']).strip_prefix("Active:")?.trim())))?;
+        let (at, state) = (i + 1..text.len().min(i + STATUS_LINES)).find_map(|k| {
+            Some((k, text.line(k).trim_start_matches(['>', '|', ' ', '\t']).strip_prefix("Active:")?.trim()))
+        })?;
         let word = state.split([' ', '(']).next().unwrap_or_default();
         let is_manager = unit.starts_with("nvidia-fabricmanager");
         let state = state.split(" since ").next().unwrap_or(state).split(';').next().unwrap_or(state).trim();
@@ -89,7 +90,9 @@ fn is_off(text: &Text, unit: usize, state: usize) -> bool {
 /// The status of its process, or the last line of its log that names an error.
 fn reason(text: &Text, state: usize) -> Option<String> {
     const LINES: usize = 24;
-    let rest = || (state + 1..text.len().min(state + LINES)).map(|i| text.line(i).trim()).take_while(|line| unit(line).is_none());
+    let rest = || {
+        (state + 1..text.len().min(state + LINES)).map(|i| text.line(i).trim()).take_while(|line| unit(line).is_none())
+    };
     let error = rest().filter(|line| ["rror", "fatal", "ailed"].iter().any(|word| line.contains(word)));
     let own = error.filter(|line| !line.contains("systemd[") && line.contains("]: ")).last();
     let process = || rest().find_map(|line| line.strip_prefix("Process:").or_else(|| line.strip_prefix("Main PID:")));
@@ -126,7 +129,8 @@ mod tests {
         let one = &report.troubles[0];
         assert_eq!((one.grade, one.part.as_deref()), (Grade::Fault, Some("slurmd")));
         assert_eq!(one.value, "failed (Result: exit-code): error: no cgroup plugin");
-        let grade = |enabled, active| health(scan, &status("nvidia-persistenced", enabled, active, "")).troubles[0].grade;
+        let grade =
+            |enabled, active| health(scan, &status("nvidia-persistenced", enabled, active, "")).troubles[0].grade;
         assert_eq!(grade("enabled", "inactive (dead)"), Grade::Suspect);
         assert_eq!(grade("disabled", "inactive (dead)"), Grade::Note);
         assert_eq!(grade("enabled", "activating (auto-restart) (Result: exit-code)"), Grade::Fault);

@@ -74,7 +74,8 @@ struct Columns {
 }
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const STATES: [&str; 10] = ["Gres=(null)", "idle", "alloc", "mix", "drain", "down", "IDLE", "ALLOC", "DRAIN", "DOWN"];
+    const STATES: [&str; 10] =
+        ["Gres=(null)", "idle", "alloc", "mix", "drain", "down", "IDLE", "ALLOC", "DRAIN", "DOWN"];
     if !text.holds_one_of(&STATES) && !text.holds(&["TIMESTAMP", "NODES(A/I/O/T)", "REASON"]) {
         return;
     }
@@ -132,7 +133,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// Whether the text shows that nodes should have GPUs: lines of gres.conf, or requests for GPUs.
 fn asks_for_gpus(text: &Text) -> bool {
     text.holds(&["Gres=(null)"])
-        && text.holds_one_of(&["Name=gpu", "--gres=gpu", "--gres gpu", "GresTypes=gpu", "AutoDetect=nv", "--gpus", " Gres=gpu", "gres:gpu"])
+        && text.holds_one_of(&[
+            "Name=gpu",
+            "--gres=gpu",
+            "--gres gpu",
+            "GresTypes=gpu",
+            "AutoDetect=nv",
+            "--gpus",
+            " Gres=gpu",
+            "gres:gpu",
+        ])
 }
 
 /// The cells of a row: between bars, or between blanks.
@@ -403,11 +413,16 @@ mod tests {
         };
         let named = |body: &str| {
             let all = scanned(scan, body).evidence;
-            all.into_iter().find_map(|e| if let Fact::Message(m) = e.fact { m.part("nodes").map(str::to_owned) } else { None })
+            all.into_iter()
+                .find_map(|e| if let Fact::Message(m) = e.fact { m.part("nodes").map(str::to_owned) } else { None })
         };
         let conf = "Name=gpu Type=h100 File=/dev/nvidia0\n";
         assert_eq!(named(&(conf.to_owned() + &node("n1", "(null)"))).as_deref(), Some("n1"));
-        assert_eq!(named(&(conf.to_owned() + &node("n1", "(null)") + &node("n2", "gpu:h100:8"))), None, "a node without GPUs");
+        assert_eq!(
+            named(&(conf.to_owned() + &node("n1", "(null)") + &node("n2", "gpu:h100:8"))),
+            None,
+            "a node without GPUs"
+        );
         assert_eq!(named(&node("n1", "(null)")), None, "nothing asks for GPUs");
     }
 

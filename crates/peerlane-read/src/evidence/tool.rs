@@ -26,6 +26,8 @@ pub const LSTOPO_XML: &str = "lstopo XML";
 pub const LSTOPO: &str = "lstopo";
 /// NCCL's log, which lists the GPUs that a job uses.
 pub const NCCL_LOG: &str = "NCCL_DEBUG=INFO";
+/// gdrcopy's programs, whose times are of single calls.
+pub const GDRCOPY: &str = "gdrcopy";
 /// The kernel's log, which names a link where its device could do more.
 pub const KERNEL_LOG: &str = "kernel log";
 /// NCCL's topology file, whose bridges stand for whole switches.

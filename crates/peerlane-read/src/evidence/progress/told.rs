@@ -18,15 +18,21 @@ impl Told {
         let number = |key: &str| {
             let (_, rest) = line.split_once(key)?;
             let rest = rest.trim_start();
-            rest.get(..rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len())).filter(|n| !n.is_empty())
+            rest.get(..rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()))
+                .filter(|n| !n.is_empty())
         };
-        if let Some(ranks) = number("world_size=").filter(|_| line.contains(" rank=")).or_else(|| number(" in world size ")) {
+        if let Some(ranks) =
+            number("world_size=").filter(|_| line.contains(" rank=")).or_else(|| number(" in world size "))
+        {
             self.ranks = ranks.parse().ok().or(self.ranks);
-        } else if let Some(gib) = number("odel loading took ").or_else(|| number("mem usage=").filter(|_| line.contains("Load weight end"))) {
+        } else if let Some(gib) =
+            number("odel loading took ").or_else(|| number("mem usage=").filter(|_| line.contains("Load weight end")))
+        {
             self.weights.get_or_insert_with(|| gib.to_owned());
         } else if let Some(gib) = number("vailable KV cache memory: ") {
             self.cache.get_or_insert_with(|| gib.to_owned());
-        } else if let Some(rate) = number("vg generation throughput: ").or_else(|| number("gen throughput (token/s): ")) {
+        } else if let Some(rate) = number("vg generation throughput: ").or_else(|| number("gen throughput (token/s): "))
+        {
             self.tokens = rate.parse().map_or(self.tokens, |rate: f64| rate.max(self.tokens));
             // what else the line says is read by others
             return false;
