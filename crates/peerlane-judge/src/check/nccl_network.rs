@@ -16,7 +16,7 @@ const UNCONNECTED: [&str; 3] = ["nccl-ib-modify-qp", "nccl-ib-link-types", "nccl
 
 /// Messages of TCP connections that fail.
 const OF_TCP: [&str; 5] =
-    ["nccl-connect", "nccl-connect-retries", "nccl-socket-closed", "nccl-system-error", "nccl-socket-call"];
+    ["nccl-connect", "nccl-connect-retries", "nccl-socket-closed", "nccl-system-call", "nccl-socket-call"];
 
 fn run(view: &View) -> Vec<Raised> {
     let of_log = |(log, origin): (&NcclLog, &Origin)| {
@@ -145,7 +145,7 @@ mod tests {
         let listed = found(&[], &[], &sockets, None);
         assert!(listed[0].severity == Info && listed[0].fix.contains("NCCL_SOCKET_IFNAME=bond0"), "{listed:?}");
         assert_eq!(found(&["misc/socket.cc:49 Call to connect failed"], &[], &sockets, None)[0].severity, Error);
-        let reported = found(&[], &[], &sockets, Some("nccl-system-error"));
+        let reported = found(&[], &[], &sockets, Some("nccl-system-call"));
         assert_eq!(reported[0].severity, Error, "what a framework reports");
         assert_eq!(found(&[], &["mlx5_0:1/IB"], &sockets, None), [], "RDMA is used");
         assert_eq!(found(&[], &[], &sockets[..1], None), []);

@@ -35,7 +35,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "saved checkpoint",
         "/s",
     ];
-    if !text.holds(&HALLMARKS) {
+    if !text.holds_one_of(&HALLMARKS) {
         return;
     }
     let mut health = Health::default();
