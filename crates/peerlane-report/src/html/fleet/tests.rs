@@ -39,6 +39,8 @@ fn outlier(machine: String) -> Outlier {
         why: "Measured 312.9 GB/s; the model expects 392.4 GB/s, the median of its peers is 391.1 GB/s, and it had \
               390.8 GB/s on 20 November."
             .to_owned(),
+        history: Vec::new(),
+        since: None,
         worst: Some(Figures {
             measured: 312.9,
             expected: Some(392.4),
