@@ -14,6 +14,9 @@ const FALLS: f64 = 0.6;
 /// The most of a line that is kept, in characters.
 const QUOTE: usize = 120;
 
+/// A rate, with what its block is called and its line.
+type Rate = (f64, String, usize);
+
 /// More blocks than anybody compares.
 const MOST: usize = 64;
 
@@ -22,8 +25,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         return;
     }
     let mut health = Health::default();
-    // rates of one operation, each with what its block is called and its line
-    let mut all: BTreeMap<(String, &'static str), Vec<(f64, String, usize)>> = BTreeMap::new();
+    // rates of one operation over one way
+    let mut all: BTreeMap<(String, &'static str), Vec<Rate>> = BTreeMap::new();
     let mut block = String::new();
     for (i, raw) in text.iter() {
         let line = raw.trim_start_matches(['>', ' ', '\t']).trim_end();
@@ -51,7 +54,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if has_rdma && way != "RDMA" {
             continue;
         }
-        let named = |one: &(f64, String, usize)| {
+        let named = |one: &Rate| {
             if one.1.is_empty() { format!("{:.1} GB/s", one.0) } else { format!("{:.1} GB/s with {}", one.0, one.1) }
         };
         let what = format!("{operation} over {way} from {} to {}", named(most), named(least));
