@@ -66,9 +66,10 @@ fn every_record_is_read_and_comes_back() {
             assert!(!written.contains("\"memory\":\"GPU"), "{}: memory is typed", file.display());
             of_nodes += 1;
         } else if looks_like_run(&text) {
-            let Partial { run, unreadable } =
+            let Partial { run, unreadable, damaged } =
                 Partial::read(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
             assert_eq!((run.to_json().and_then(|text| Run::from_json(&text)), unreadable), (Ok(run), 0));
+            assert!(damaged.is_empty(), "{}", file.display());
             of_machines += 1;
         }
     }
