@@ -40,7 +40,8 @@ pub fn sysfs(data: &[u8]) {
 
 /// The number of a text's last line; one that has been taken out of a document is counted there.
 fn last_line(text: &Text) -> usize {
-    text.numbers(0, text.len().saturating_sub(1)).1 as usize
+    // what is joined over several lines has fewer lines than numbers
+    text.len().max(text.numbers(0, text.len().saturating_sub(1)).1 as usize)
 }
 
 /// Every statement stands on lines that the text has, unless it is of a file within it; and there are no more than may be

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{command, err, path, peerlane, status};
-use peerlane::run::{Cell, FlagKind, Run};
+use peerlane::run::{Cell, FlagKind, Partial, Run};
 
 const FOUR_H200: &str = include_str!("../../../../systems/h200x4-vm.toml");
 
@@ -271,12 +271,7 @@ fn a_killed_run_loses_nothing_and_is_resumed() {
     let run = kept(&run);
     assert!(run.complete);
     assert_eq!(answered(&run), all_steps(&run));
-    let kept_before: Vec<Cell> = before
-        .lines()
-        .filter_map(|line| serde_json::from_str::<peerlane::run::Event>(line).ok())
-        .filter_map(|event| if let peerlane::run::Event::Cells(cells) = event { Some(cells) } else { None })
-        .flatten()
-        .collect();
+    let kept_before: Vec<Cell> = Partial::read(&before).unwrap().run.cells;
     assert!(!kept_before.is_empty());
     assert!(run.cells[..kept_before.len()] == kept_before[..], "what was kept is unchanged");
 }

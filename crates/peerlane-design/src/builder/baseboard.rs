@@ -4,7 +4,7 @@
 use toml::{Table, Value};
 
 use super::Product;
-use super::parts_list::List;
+use super::list::List;
 use super::plan::{narrower, pcie, stem};
 use peerlane_machine::fabric::{NodeKind, PcieWidth};
 use peerlane_machine::machine::Machine;

@@ -6,12 +6,14 @@
 
 mod baseboard;
 mod lanes;
+mod list;
 mod parts_list;
 mod plan;
 mod words;
 
 pub use lanes::Group;
-pub use parts_list::{is_parts_list, machine, named};
+pub use list::is_parts_list;
+pub use parts_list::{machine, named};
 pub use plan::{Device, Owner, Plan, Seat};
 
 use peerlane_machine::fabric::{NodeKind, PcieGeneration, PcieWidth};

@@ -51,9 +51,9 @@ impl Product {
     pub(super) fn listed(text: &str) -> Result<Self, String> {
         use PartKind::{Cpu, Fpga, Gpu, Nic, Nvme, Switch};
         // people call these cards by their number
-        let series = |prefix: &&str| Self::of(&format!("{prefix} {text}"), &[Gpu], "part").ok();
+        let series = |prefix: &str| Self::of(&format!("{prefix} {text}"), &[Gpu], "part").ok();
         let is_number = text.chars().all(|c| c.is_ascii_digit());
-        let by_number = || ["RTX", "GTX"].iter().filter(|_| is_number).find_map(|prefix| series(&prefix));
+        let by_number = || ["RTX", "GTX"].into_iter().filter(|_| is_number).find_map(series);
         Self::of(text, &[Gpu, Nic, Cpu, Switch, Nvme, Fpga], "part").or_else(|why| by_number().ok_or(why))
     }
 

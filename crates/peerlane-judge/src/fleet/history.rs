@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::document::Past;
-use super::judge::{digits, short, time};
 use super::machines::Machine;
+use super::shown::{digits, short, time};
 use super::{Dictionary, Node, What};
 
 /// Values that a sentence has; of more the last.

@@ -11,13 +11,13 @@ use super::machines::{Machine, machines};
 use super::network;
 use super::outliers::{Suspect, Worst, among_peers, fewer_gpus, since_before};
 use super::rules::{Again, Look, Seen, look};
+use super::shown::{digits, short, time};
 use super::usual::{FEWEST, Limits, Usual};
 use super::{AsItIs, Dictionary, Keyed, Node, What};
 use crate::action::Action;
 use crate::check::{Settings, WORSE_THAN_BEFORE, is_never_usual};
 use crate::finding::Finding;
 use crate::verdict::Verdict;
-use peerlane_machine::date::utc;
 use peerlane_machine::subject::{self, Subject};
 
 /// Findings of a rule on this share of a kind's machines are a property of the kind.
@@ -498,35 +498,4 @@ fn why(suspect: &Suspect, figures: Option<Figures>) -> String {
     // what has no value is named there
     let missing = if suspect.loss >= 1.0 { format!("; {}", suspect.finding.measured) } else { String::new() };
     format!("{words} {} {}; {all}{missing}", short(measured), unit.name())
-}
-
-/// Four digits.
-pub(super) fn short(value: f64) -> String {
-    let decimals = (3 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 4) as usize;
-    format!("{value:.decimals$}")
-}
-
-/// Six digits: more than any measurement provides.
-pub(super) fn digits(value: f64) -> f64 {
-    format!("{value:.5e}").parse().unwrap_or(value)
-}
-
-/// Seconds since 1970 as `2026-11-23T12:00:00Z`; `None` for 0.
-pub(super) fn time(seconds: Option<u64>) -> Option<String> {
-    utc(seconds.filter(|seconds| *seconds > 0)?, "%Y-%m-%dT%H:%M:%SZ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_times_are_short() {
-        assert_eq!(time(Some(1_795_250_075)).as_deref(), Some("2026-11-21T08:34:35Z"));
-        assert_eq!((time(None), time(Some(0)), time(Some(u64::MAX))), (None, None, None));
-        assert_eq!(
-            (short(396.123), short(0.00366), short(12_345.6)),
-            ("396.1".into(), "0.0037".into(), "12346".into())
-        );
-    }
 }

@@ -18,6 +18,7 @@ mod network;
 mod outliers;
 mod read;
 mod rules;
+mod shown;
 mod usual;
 
 pub use before::against;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::between::{About, Accused};
 use super::document::Outlier;
-use super::judge::{digits, of_rule};
+use super::judge::of_rule;
 use super::machines::Machine;
 use super::outliers::Suspect;
 use super::rules::Seen;
+use super::shown::digits;
 use super::usual::FEWEST;
 use crate::action::Action;
 use crate::check::{OUTLIER, Settings, WORSE_THAN_BEFORE};

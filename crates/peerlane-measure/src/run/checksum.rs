@@ -79,8 +79,8 @@ fn line(text: &str) -> Result<Option<(Range<usize>, u64)>, ()> {
     let head = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= HEAD).last().unwrap_or_default();
     let head = if text.len() <= HEAD { text } else { &text[..head] };
     let Some(start) = head.find(KEY) else {
-        // a value without its key, or not in its place
-        return if text.contains(FORM) { Err(()) } else { Ok(None) };
+        // half of the field, or all of it in another place
+        return if text.contains(FORM) || text.contains(KEY) { Err(()) } else { Ok(None) };
     };
     let digits = start + KEY.len() + FORM.len();
     let end = digits + DIGITS + "\",\n".len();

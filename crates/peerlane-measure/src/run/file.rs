@@ -3,7 +3,6 @@
 //! A growing run is JSON lines: first the record as far as it is known, without cells, then one [`Event`] a line, so
 //! that nothing measured is lost where the writer dies.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
@@ -203,7 +202,10 @@ impl Partial {
         let mut lines = text.trim_start_matches(['\u{feff}', '\n', '\r', ' ', '\t']).lines().zip(1..);
         let first = lines.next().map_or("", |(first, _)| first);
         let whole = |text| Run::from_json(text).map(|run| Partial { run, unreadable: 0, damaged: Vec::new() });
-        let head = opened_line(first).unwrap_or(Cow::Borrowed(first));
+        let head = match opened_line(first) {
+            Ok(head) => head,
+            Err(changed) => return whole(text).map_err(|_| changed),
+        };
         let mut run = match Run::from_json(&head) {
             Ok(run) => run,
             // a record of several lines opens with a brace alone

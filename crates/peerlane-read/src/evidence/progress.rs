@@ -43,10 +43,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
     let mut told = Told::default();
+    let mut rates = Rates::default();
     for (i, line) in text.iter() {
         if line.len() > 2000 {
             continue;
         }
+        let is_row = rates.is_row(line);
         if let Some(status) = answer(line) {
             let bad = (status >= 500).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "a request ended with", &format!("HTTP {status}"), i);
@@ -75,7 +77,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(failed) = failed_requests(line) {
             let bad = (failed > 0).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
-        } else if ended(line) || is_result(line) || is_row_of_rates(text, i) {
+        } else if ended(line) || is_result(line) || is_row {
             health.sound(Area::Program, i);
         } else if met(line) {
             health.sound(Area::Job, i);
@@ -202,47 +204,47 @@ fn is_result(line: &str) -> bool {
     throughput() || request() || step()
 }
 
-/// A row below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
-fn is_row_of_rates(text: &Text, i: usize) -> bool {
-    const UNITS: [&str; 12] = [
-        "tok/s",
-        "tokens/s",
-        "t/s",
-        "tokens/sec",
-        "img/s",
-        "images/s",
-        "images/sec",
-        "samples/s",
-        "samples/sec",
-        "req/s",
-        "requests/s",
-        "it/s",
-    ];
-    /// Rows below a head that are looked at.
-    const ROWS: usize = 64;
-    let words = |line: &'_ str| line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
-    let last = |line: &'_ str| {
+/// Whether lines are rows below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
+#[derive(Default)]
+struct Rates {
+    is_below: bool,
+}
+
+impl Rates {
+    /// Whether this line, the next one, is such a row.
+    fn is_row(&mut self, line: &str) -> bool {
+        const UNITS: [&str; 12] = [
+            "tok/s",
+            "tokens/s",
+            "t/s",
+            "tokens/sec",
+            "img/s",
+            "images/s",
+            "images/sec",
+            "samples/s",
+            "samples/sec",
+            "req/s",
+            "requests/s",
+            "it/s",
+        ];
         let line = line.trim().trim_end_matches('|').trim_end();
-        let cell = line.rsplit('|').next().unwrap_or(line).trim();
-        let cell = if line.contains('|') { cell } else { line.rsplit([' ', '\t']).next().unwrap_or(line) };
-        // `128.93 ± 0.21`
-        cell.split(' ').next().unwrap_or_default().parse::<f64>().is_ok_and(|rate| rate.is_finite() && rate > 0.0)
-    };
-    let is_head = |line: &'_ str| {
-        let line = line.trim().trim_end_matches('|').trim_end();
+        let words = || line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
         let is_parted = line.contains(['|', '\t']) || line.contains("  ");
-        UNITS.iter().any(|unit| line.ends_with(unit)) && words(line) >= 3 && is_parted && !line.contains(':')
-    };
-    let line = text.line(i);
-    if !last(line) || words(line) < 3 {
-        return false;
+        if UNITS.iter().any(|unit| line.ends_with(unit)) && is_parted && !line.contains(':') && words() >= 3 {
+            self.is_below = true;
+            return false;
+        }
+        let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
+        if !self.is_below || is_rule {
+            return false;
+        }
+        let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
+        let cell = line.rsplit(separators).next().unwrap_or(line).trim();
+        // `128.93 ± 0.21`
+        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
+        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
+        self.is_below && words() >= 3
     }
-    let above = (i.saturating_sub(ROWS)..i).rev().map(|k| text.line(k));
-    let mut above = above.take_while(|line| !line.trim().is_empty()).skip_while(|line| {
-        let is_rule = line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
-        is_rule || last(line)
-    });
-    above.next().is_some_and(is_head)
 }
 
 /// `Failed requests:   0` of a benchmark of servers.

@@ -228,6 +228,9 @@ struct Laying<'p> {
     read: Vec<(u32, u64, u32)>,
 }
 
+/// From, to, bytes, and the chunks of the other's scratch buffer that they fill.
+type Move = (u32, u32, u64, Option<(u64, u64)>);
+
 impl<'p> Laying<'p> {
     fn new(plan: &'p Plan, size: u64) -> Self {
         Laying {
@@ -376,7 +379,7 @@ impl<'p> Laying<'p> {
         let scratch = op.src_buff.iter().filter(|buffer| packets && buffer.kind == "s" && buffer.buffer_id.is_none());
         let scratch: Vec<(u64, u64)> = scratch.map(|buffer| (buffer.index, buffer.size.min(chunks))).collect();
         let mut found = Vec::new();
-        let mut moves: Vec<(u32, u32, u64, Option<(u64, u64)>)> = Vec::new();
+        let mut moves: Vec<Move> = Vec::new();
         for buffer in &op.src_buff {
             if let Some(id) = buffer.buffer_id {
                 moves.push((remote(id)?.rank, rank, bytes(buffer), None));
