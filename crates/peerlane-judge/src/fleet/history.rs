@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use super::document::Past;
-use super::machines::Machine;
 use super::shown::{digits, short, time};
 use super::{Dictionary, Node, What};
 
@@ -31,14 +30,6 @@ pub(super) fn onset(what: &What, values: &[f64], least: f64) -> Option<usize> {
         worst = worse(worst, values[at]);
     }
     found.map(|(_, at)| at)
-}
-
-/// The number of this key in all records of a machine.
-pub(super) fn history(machine: &Machine, key: u64) -> Vec<Past> {
-    let records = machine.records.iter().filter(|node| node.kind == machine.newest.kind);
-    let value = |node: &&&Node| node.number(key)?.value().map(|[value, ..]| value);
-    let past = |node: &&Node| Some(Past { began: time(Some(node.began)), value: digits(value(&node)?) });
-    records.filter_map(past).collect()
 }
 
 /// `since 2026-11-21 08:34 (392.1, 391.8, 332.4, 332.0)`, where so many values came before.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::captured::{Fact, fewer_than_peers, older_drivers};
 use super::document::{Figures, Fleet, Kind, Member, Outlier, SCHEMA, Shared, Test, Unread};
-use super::history::{history, onset, words};
+use super::history::{onset, words};
 use super::machines::{Machine, machines};
 use super::network;
 use super::outliers::{Suspect, Worst, among_peers, fewer_gpus, since_before};
@@ -414,7 +414,7 @@ fn outliers(
         let test = suspect.worst.as_ref().and_then(|worst| columns.get(&known.get(&worst.key)?.column).copied());
         let mut action = Action::of(&suspect.finding);
         let mut finding = suspect.finding.clone();
-        let history = suspect.worst.as_ref().map(|worst| history(machine, worst.key)).unwrap_or_default();
+        let history = suspect.worst.as_ref().map(|worst| machine.history(worst.key)).unwrap_or_default();
         let values: Vec<f64> = history.iter().map(|past| past.value).collect();
         let what = suspect.worst.as_ref().and_then(|worst| known.get(&worst.key));
         let onset = what.and_then(|what| onset(what, &values, settings.fleet.below / 2.0));

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::captured::Fact;
+use super::document::Past;
+use super::shown::{digits, time};
 use super::{Node, Number};
 use peerlane_machine::names::natural;
 
@@ -56,6 +58,16 @@ impl<'a> Machine<'a> {
     /// What it reported then.
     pub(super) fn facts(&self) -> Option<&'a Vec<Fact>> {
         self.captured()?.captured.as_ref()
+    }
+
+    /// A number in all records of its kind, the oldest first.
+    pub(super) fn history(&self, key: u64) -> Vec<Past> {
+        let records = self.records.iter().filter(|node| node.kind == self.newest.kind);
+        let past = |node: &&Node| {
+            let [value, ..] = node.number(key)?.value()?;
+            Some(Past { began: time(Some(node.began)), value: digits(value) })
+        };
+        records.filter_map(past).collect()
     }
 
     /// Earlier values of a number, the oldest first.
