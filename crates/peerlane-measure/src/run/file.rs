@@ -416,7 +416,10 @@ mod tests {
         let other = text.replacen(SCHEMA, "peerlane/run/9", 1);
         assert!(looks_like_run(&other));
         assert_eq!(Partial::read(&other), Err(RunError::Schema("peerlane/run/9".into())));
-        assert_eq!(Partial::read(&growing(&run, &[]).replace(SCHEMA, "x/1")), Err(RunError::Schema("x/1".into())));
+        assert_eq!(
+            Partial::read(&unsealed(&growing(&run, &[])).replace(SCHEMA, "x/1")),
+            Err(RunError::Schema("x/1".into()))
+        );
         for no_run in ["", "{", "[]", "null", "{\"schema\":1}", "{\n}"] {
             assert!(matches!(Partial::read(no_run), Err(RunError::Format { .. })), "{no_run}");
         }
