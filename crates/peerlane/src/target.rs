@@ -347,6 +347,7 @@ impl Joined {
             Source::Text(found) if found.evidence.is_empty() => self.add_nothing(target, &found),
             Source::Text(found) => {
                 self.add_few(target, found.unread.iter().cloned(), "files could not be read");
+                self.add_few(target, found.traces.iter().cloned(), "files hold recorded steps");
                 // a file of a folder that yields nothing although its format is known
                 let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
                 self.problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
@@ -390,9 +391,10 @@ impl Joined {
 
     fn add_nothing(&mut self, target: &str, found: &Found) {
         self.add_few(target, found.unread.iter().cloned(), "files could not be read");
+        self.add_few(target, found.traces.iter().cloned(), "files hold recorded steps");
         self.add_few(target, found.warnings.iter().map(ToString::to_string), "warnings");
         let doubts: Vec<String> = found.coverage.iter().filter_map(nothing_of).collect();
-        if doubts.is_empty() {
+        if doubts.is_empty() && found.traces.is_empty() {
             self.problems.push(format!("{target}: nothing recognised"));
             self.nothing = true;
         }

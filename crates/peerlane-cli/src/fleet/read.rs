@@ -368,7 +368,7 @@ fn content(name: &str, path: Option<&Path>, bytes: Vec<u8>, named: bool, pass: &
     if Packing::of(&bytes).is_none() {
         return text(name, path, bytes, named, pass);
     }
-    let Unpacked { files, single, unread, left_out } = evidence::unpacked(bytes, MAX_UNPACKED);
+    let Unpacked { files, single, unread, left_out } = evidence::unpacked(bytes, MAX_UNPACKED, |_| false);
     let problems: Vec<String> = unread.into_iter().chain(left_out).collect();
     for why in problems {
         refuse(why);

@@ -1,5 +1,7 @@
 //! `simulate` and `sweep` as a user runs them.
 
+use peerlane::evidence::{Files, Item, pack};
+
 use crate::common::{file, json, out, path, refused};
 
 #[test]
@@ -303,6 +305,30 @@ fn every_kind_of_trace_is_said_and_played() {
         let json = json(&[&["simulate", "h200x4-vm", "--json", "-w", seed], sizes].concat());
         assert!(json["trace"]["simulated"]["time"].as_f64().unwrap() > 0.0, "{json}");
     }
+}
+
+#[test]
+fn a_trace_may_lie_deep_in_a_folder_or_in_an_archive() {
+    let seed = std::fs::read(crate::docs::root().join("fuzz/seeds/recording/chakra.et")).unwrap();
+    let mut files = Files::default();
+    let deep = path("simulate", "deep");
+    std::fs::create_dir_all(deep.join("run/traces")).unwrap();
+    for rank in 0..2 {
+        let name = format!("run/traces/t.{rank}.et");
+        std::fs::write(deep.join(&name), &seed).unwrap();
+        files.insert(&name, Item::File(seed.clone()));
+    }
+    let packed = path("simulate", "traces.tar.zst");
+    std::fs::write(&packed, pack(&files, 0).unwrap()).unwrap();
+    let [deep, packed] = [&deep, &packed].map(|path| path.to_str().unwrap());
+    let played = |at: &str| json(&["simulate", "h200x4-vm", "--json", "-w", at])["trace"]["simulated"].clone();
+    assert_eq!(played(deep), played(packed));
+    for at in [deep, packed] {
+        let said = refused(&["check", at]);
+        assert!(said.contains("t.1.et: an execution trace of Chakra, 1 rank, 3 records"), "{said}");
+        assert!(!said.contains("nothing recognised"), "{said}");
+    }
+    assert!(refused(&["check", packed]).contains("traces.tar.zst'"), "the archive is what is played");
 }
 
 #[test]

@@ -114,6 +114,12 @@ fn ends(link: &Value) -> Vec<String> {
     ends.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// An entry that nobody has stated.
+fn assumed<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let fields = fields.into_iter().chain([("assumed", Value::Boolean(true))]);
+    Value::Table(fields.map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
 fn replace_cpus(table: &mut Table, cpu: &Product, count: usize) -> Result<(), String> {
     let Some(part) = cpu.part else { return Ok(()) };
     let own: Vec<&mut Value> = nodes(table)
@@ -168,20 +174,12 @@ fn replace_adapters(table: &mut Table, nics: &[&Product]) {
         let generation = PcieWidth { generation: width.generation, lanes: None };
         let pcie = narrower(pcie(nic.part), generation);
         let part = nic.part.map_or("none", |part| &part.name);
-        let node = [("part", Value::String(part.to_owned())), ("assumed", Value::Boolean(true))];
-        let link = [
-            ("between", Value::Array(vec![Value::String(above.clone()), Value::String(name.clone())])),
-            ("pcie", Value::String(pcie.to_string())),
-            ("assumed", Value::Boolean(true)),
-        ];
-        let table_of = |pairs: &[(&str, Value)]| -> Table {
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
-        };
-        if let Some(all) = nodes(table) {
-            all.insert(name, Value::Table(table_of(&node)));
-        }
         if let Some(all) = links(table) {
-            all.push(Value::Table(table_of(&link)));
+            let between = Value::Array([above, &name].map(|end| Value::String(end.clone())).into());
+            all.push(assumed([("between", between), ("pcie", Value::String(pcie.to_string()))]));
+        }
+        if let Some(all) = nodes(table) {
+            all.insert(name, assumed([("part", Value::String(part.to_owned()))]));
         }
     }
 }

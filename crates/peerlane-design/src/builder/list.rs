@@ -37,10 +37,9 @@ pub(super) struct List {
 /// Whether a text is written as a list of parts: items with `+` between them, at least one with a count, as in `2x RTX 4090`.
 pub fn is_parts_list(text: &str) -> bool {
     let is_file = Path::new(text).extension().is_some_and(|e| e.to_string_lossy().chars().all(|c| c.is_alphabetic()));
-    let mut items = text.split('+').map(str::trim);
-    !is_file && !text.contains(['/', '\\', '\n']) && items.clone().all(|item| !item.is_empty()) && {
-        items.any(|item| counted(item).is_some())
-    }
+    let items = || text.split('+').map(str::trim);
+    let is_sum = items().all(|item| !item.is_empty()) && items().any(|item| counted(item).is_some());
+    is_sum && !is_file && !text.contains(['/', '\\', '\n'])
 }
 
 /// `8x L40S` in number and name.
@@ -48,8 +47,8 @@ fn counted(item: &str) -> Option<(usize, &str)> {
     let end = item.find(|c: char| !c.is_ascii_digit())?;
     let (number, rest) = item.split_at(end);
     let name = rest.trim_start().strip_prefix(['x', 'X', '×'])?.trim();
-    // a number of any length is a count, and too large
-    let count = number.bytes().fold(0_usize, |n, digit| n.saturating_mul(10).saturating_add(usize::from(digit - b'0')));
+    // digits that are no number are too many of them
+    let count = number.parse().unwrap_or(usize::MAX);
     Some((count, name)).filter(|(_, name)| !number.is_empty() && !name.is_empty())
 }
 

@@ -108,6 +108,9 @@ fn the_best_is_within_three_percent_of_the_best_of_all() {
             continue;
         };
         let planned = request.plan(&cluster).unwrap_or_else(|e| panic!("{model},{options}: {e}; {split}"));
+        // what is put first for its simplicity may be a little slower than the fastest that the search found
+        let fastest = planned.best.iter().map(|split| split.step.time).fold(f64::INFINITY, f64::min);
+        assert!(fastest / time < 1.02, "{}, {}: {} times {split}", cluster.name, job.words(), fastest / time);
         let ratio = planned.best[0].step.time / time;
         assert!(
             ratio < 1.03,

@@ -28,6 +28,7 @@ pub mod result;
 mod rings;
 pub mod scaling;
 pub mod streams;
+mod trace_events;
 pub mod traced;
 mod weak_strong;
 pub mod workload;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::outcome::Outcome;
 use super::program::{Group, Step};
 use super::result::Point;
+use super::trace_events::{row_name, row_span};
 use crate::cluster::{Cluster, Place};
 
 /// Arrows from where a message begins to where it ends are drawn for so many messages.
@@ -25,9 +26,7 @@ pub fn chrome_trace(cluster: &Cluster, outcome: &Outcome, point: Option<&Point>)
     for event in all.iter().filter(has_row) {
         named.insert((event["pid"].as_u64(), event["tid"].as_u64(), event["args"]["on"].as_str().map(str::to_owned)));
     }
-    all.extend(named.into_iter().map(|(node, thread, name)| {
-        json!({"ph": "M", "name": "thread_name", "pid": node, "tid": thread, "args": {"name": name}})
-    }));
+    all.extend(named.into_iter().map(|(node, thread, name)| row_name(node, thread, name)));
     json!({"traceEvents": all, "displayTimeUnit": "ns"}).to_string()
 }
 
@@ -42,13 +41,9 @@ impl Rows<'_> {
         self.gpus.iter().position(|gpu| *gpu == at.device).unwrap_or(self.gpus.len())
     }
 
-    fn span(&self, at: Place, name: &str, kind: &str, [start, end]: [f64; 2], mut arguments: Value) -> Value {
+    fn span(&self, at: Place, name: &str, kind: &str, times: [f64; 2], mut arguments: Value) -> Value {
         arguments["on"] = json!(self.cluster.name_of(at));
-        // times are in µs
-        json!({
-            "ph": "X", "name": name, "cat": kind, "ts": start * 1e6, "dur": (end - start) * 1e6,
-            "pid": at.node, "tid": self.thread(at), "args": arguments,
-        })
+        row_span((at.node as usize, self.thread(at)), (name, kind), times, arguments)
     }
 
     /// What GPUs do together, on the row of each.

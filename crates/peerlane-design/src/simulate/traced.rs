@@ -216,8 +216,7 @@ impl Recorded {
                     Step::Compute { on, seconds }
                 }
                 Done::Collective { collective, group, bytes, .. } => {
-                    let members = self.groups.get(group as usize).map_or(&[] as &[Place], Vec::as_slice);
-                    laid.step(collective, (group, members), bytes)?
+                    laid.step(collective, (group, self.members(group)), bytes)?
                 }
             });
         }
@@ -255,14 +254,47 @@ impl Recorded {
         Ok(outcome)
     }
 
+    /// When ranks come to collectives: by collective and rank, when all that this rank does before it has ended.
+    fn arrivals(&self, outcome: &Outcome) -> HashMap<(u32, Place), f64> {
+        let mut arrivals = HashMap::new();
+        for &(before, after) in &self.waits {
+            let (Some(first), Some(Done::Collective { group, .. })) =
+                (self.done.get(before as usize), self.done.get(after as usize))
+            else {
+                continue;
+            };
+            let end = outcome.events.get(before as usize).map_or(0.0, |event| event.end);
+            let members = self.members(*group);
+            let mut at = |place: &Place| {
+                let arrival: &mut f64 = arrivals.entry((after, *place)).or_default();
+                *arrival = arrival.max(end);
+            };
+            match first {
+                Done::Compute { on, .. } | Done::Pause { on, .. } | Done::Known { on, .. } => at(on),
+                Done::Message { from, to, .. } => [from, to].into_iter().for_each(at),
+                Done::Collective { group: of, .. } if of == group => members.iter().for_each(at),
+                Done::Collective { group: of, .. } => {
+                    let other: BTreeSet<&Place> = self.members(*of).iter().collect();
+                    members.iter().filter(|place| other.contains(place)).for_each(at);
+                }
+            }
+        }
+        arrivals
+    }
+
+    fn members(&self, group: u32) -> &[Place] {
+        self.groups.get(group as usize).map_or(&[], Vec::as_slice)
+    }
+
     /// How the time is spent; `None` of a trace without ranks and collectives.
     pub fn summary(&self, outcome: &Outcome) -> Option<TraceSummary> {
         if !self.is_a_step() {
             return None;
         }
         let steps = self.steps.max(1);
+        let (arrivals, mut waiting) = (self.arrivals(outcome), 0.0);
         let mut spans: BTreeMap<Place, Spans> = self.ranks.iter().map(|place| (*place, Spans::default())).collect();
-        for (done, event) in self.done.iter().zip(&outcome.events) {
+        for ((number, done), event) in (0..).zip(&self.done).zip(&outcome.events) {
             let span = (event.start, event.end);
             match done {
                 Done::Compute { on, .. } => spans.entry(*on).or_default().computing.push(span),
@@ -271,9 +303,13 @@ impl Recorded {
                 Done::Message { from, to, .. } => {
                     [from, to].into_iter().for_each(|at| spans.entry(*at).or_default().communicating.push(span));
                 }
+                // a rank's kernel runs from when the rank comes
                 Done::Collective { group, .. } => {
-                    let members = self.groups.get(*group as usize).into_iter().flatten();
-                    members.for_each(|at| spans.entry(*at).or_default().communicating.push(span));
+                    for at in self.members(*group) {
+                        let came = arrivals.get(&(number, *at)).copied().unwrap_or_default().min(event.start);
+                        waiting += event.start - came;
+                        spans.entry(*at).or_default().communicating.push((came, event.end));
+                    }
                 }
             }
         }
@@ -281,7 +317,7 @@ impl Recorded {
         spans.values_mut().for_each(|of| of.computing.sort_by(|a, b| a.0.total_cmp(&b.0)));
         for (done, event) in self.done.iter().zip(&outcome.events) {
             let Done::Collective { collective, group, bytes, took } = done else { continue };
-            let members = self.groups.get(*group as usize).map_or(&[] as &[Place], Vec::as_slice);
+            let members = self.members(*group);
             let hidden = members.iter().filter_map(|at| spans.get(at)).map(|of| of.hidden((event.start, event.end)));
             let hidden = hidden.sum::<f64>() / members.len().max(1) as f64;
             let time = event.end - event.start;
@@ -298,10 +334,11 @@ impl Recorded {
         collectives.sort_by(|a, b| b.time.total_cmp(&a.time));
         let splits: Vec<Split> =
             spans.into_values().map(|of| Split::of(outcome.time, of.computing, of.communicating)).collect();
+        let waiting = Some(waiting / (splits.len().max(1) * steps) as f64);
         Some(TraceSummary {
             ranks: splits.len(),
             steps,
-            simulated: Split::mean(&splits, steps),
+            simulated: Split { waiting, ..Split::mean(&splits, steps) },
             recorded: self.recorded,
             collectives,
             notes: self.notes.clone(),

@@ -66,7 +66,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
-        (Area::Program, Grade::Note) => "What a program tells of itself",
+        (Area::Program, Grade::Note) => "What a program reports about itself",
         (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
     };

@@ -189,6 +189,8 @@ pub struct Found {
     pub warnings: Vec<Warning>,
     /// Files of a folder or an archive that could not be read, each with the reason.
     pub unread: Vec<String>,
+    /// Recorded steps among files, which describe no machine: each file, and what it is.
+    pub traces: Vec<String>,
     /// The headings just above statements.
     pub headings: Vec<Heading>,
     /// What sentences around the statements state.
@@ -256,6 +258,7 @@ impl Found {
     /// Takes over everything another scan found, within the same limits.
     pub fn append(&mut self, mut other: Found) {
         self.unread.extend(other.unread);
+        self.traces.append(&mut other.traces);
         self.left_out += other.left_out;
         self.unused.append(&mut other.unused);
         self.steps += other.steps;

@@ -47,8 +47,8 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         }
         let head = head(line);
         let rest = without_place(line.get(head.end..).unwrap_or_default()).trim();
-        let is_told = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
-        if !is_told
+        let is_trouble = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
+        if !is_trouble
             || is_title(text, i)
             || is_count_of_few(text, i, rest)
             || kernel::is_read(line)

@@ -288,13 +288,13 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
         return Err(ReadError::TooLarge(name.to_owned()));
     }
-    refuse_trace(name, &bytes)?;
+    refuse_trace(name, name, &bytes)?;
     Ok(bytes)
 }
 
-/// Says of a recorded step what it is: it describes no machine. Profiles of PyTorch do.
-fn refuse_trace(name: &str, bytes: &[u8]) -> Result<(), ReadError> {
-    match traces::described(name, bytes, bytes.len() as u64 > MAX_SOURCE_BYTES) {
+/// Says of a recorded step what it is, and that the file or archive `from` can be played: it describes no machine. Profiles of PyTorch do.
+fn refuse_trace(name: &str, from: &str, bytes: &[u8]) -> Result<(), ReadError> {
+    match traces::described(name, from, bytes, bytes.len() as u64 > MAX_SOURCE_BYTES) {
         Some(what) => Err(ReadError::Trace(name.to_owned(), what)),
         None => Ok(()),
     }
@@ -304,13 +304,15 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     if Packing::of(&bytes).is_none() {
         return scan_single(name, bytes);
     }
-    let Unpacked { files, single, unread, left_out } = archive::unpacked(bytes, MAX_KEPT);
+    let Unpacked { files, single, unread, left_out } = archive::unpacked(bytes, MAX_KEPT, traces::is_binary);
     let mut found = match single {
-        Some(content) if is_binary(&content) => {
-            refuse_trace(name, &content)?;
-            return Err(ReadError::Binary(name.to_owned()));
+        Some(content) => {
+            refuse_trace(name, name, &content)?;
+            if is_binary(&content) {
+                return Err(ReadError::Binary(name.to_owned()));
+            }
+            scan_single(name, content)?
         }
-        Some(content) => scan_single(name, content)?,
         None => read_files(name, &files),
     };
     found.unread.extend(unread.into_iter().map(|what| format!("{name}: {what}")));
@@ -372,10 +374,9 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(of_bundle(&file.strip_prefix(path).unwrap_or(&file).to_string_lossy(), one)),
+            Err(error @ ReadError::Trace(..)) => found.traces.push(error.to_string()),
             // pictures and programs lie among what people save
-            Err(error @ (ReadError::Binary(_) | ReadError::Trace(..))) => {
-                found.warnings.push(Warning::general(error.to_string()))
-            }
+            Err(error @ ReadError::Binary(_)) => found.warnings.push(Warning::general(error.to_string())),
             Err(error) => found.unread.push(error.to_string()),
         }
     }
@@ -410,10 +411,13 @@ pub fn read_files(name: &str, files: &Files) -> Found {
         read += 1;
         let place = format!("{name}/{path}");
         let text = !is_binary(bytes) && Packing::of(bytes).is_none();
-        let one = if text { scan_single(&place, bytes.clone()) } else { Err(ReadError::Binary(place)) };
-        let one = one.map(|one| of_bundle(path, one));
+        let one = refuse_trace(&place, name, bytes).and_then(|()| match text {
+            true => scan_single(&place, bytes.clone()),
+            false => Err(ReadError::Binary(place)),
+        });
         match one {
-            Ok(one) => found.append(one),
+            Ok(one) => found.append(of_bundle(path, one)),
+            Err(error @ ReadError::Trace(..)) => found.traces.push(error.to_string()),
             Err(error) => found.warnings.push(Warning::general(error.to_string())),
         }
     }
@@ -458,7 +462,7 @@ pub fn collect(path: &Path) -> Result<Files, ReadError> {
 
 /// The same for what a pipe or a file holds.
 pub fn unpack(name: &str, bytes: Vec<u8>) -> Result<Files, ReadError> {
-    let Unpacked { mut files, single, .. } = archive::unpacked(bytes, MAX_KEPT);
+    let Unpacked { mut files, single, .. } = archive::unpacked(bytes, MAX_KEPT, |_| false);
     let Some(content) = single else { return Ok(files) };
     if is_binary(&content) {
         return Err(ReadError::Binary(name.to_owned()));
@@ -479,7 +483,7 @@ fn bytes_of(path: &Path, opened: Result<Input, Refused>) -> Result<Vec<u8>, Read
     if input.size() > MAX_SOURCE_BYTES {
         let head = input.head(HEAD_BYTES)?;
         if traces::format_of(&head).is_some() {
-            refuse_trace(&shown(path), &input_file::read(path, Kind::Trace)?)?;
+            refuse_trace(&shown(path), &shown(path), &input_file::read(path, Kind::Trace)?)?;
         }
         return Err(ReadError::TooLarge(shown(path)));
     }

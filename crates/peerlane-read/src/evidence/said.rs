@@ -29,7 +29,7 @@ const SUPPOSED: [&str; 17] = [
     "such as",
     "like",
     "expect",
-    "if ",
+    "if",
     "when",
     "whether",
     "detect",
@@ -87,7 +87,14 @@ fn is_example(line: &str, from: usize) -> bool {
         return false;
     }
     let lower = before.to_ascii_lowercase();
-    SUPPOSED.iter().any(|word| lower.contains(word))
+    // whole words: "detected" and "matched" report
+    let is_whole = |word: &str| {
+        let ends = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
+        lower
+            .match_indices(word)
+            .any(|(at, found)| ends(lower[..at].chars().next_back()) && ends(lower[at + found.len()..].chars().next()))
+    };
+    SUPPOSED.iter().any(|word| is_whole(word))
 }
 
 /// Whether a shell's trace says that a command was run, with its answer behind it: `+ grep x: Permission denied`.
@@ -129,6 +136,8 @@ mod tests {
             "# GPU has fallen off the bus\n# 3 of them\n",
             "> GPU has fallen off the bus\n",
             "E   RuntimeError: GPU has fallen off the bus\n",
+            "ALERT detected \"GPU has fallen off the bus\" in the kernel's log\n",
+            "# 14:02 matched `GPU has fallen off the bus`\n",
         ] {
             assert!(!said(body), "{body}");
         }

@@ -111,6 +111,14 @@ impl Files {
         self.0.iter().map(|(path, item)| (path.as_str(), item))
     }
 
+    /// All files by path, sorted, without links.
+    pub fn into_contents(self) -> impl DoubleEndedIterator<Item = (String, Vec<u8>)> {
+        self.0.into_iter().filter_map(|(path, item)| match item {
+            Item::File(bytes) => Some((path, bytes)),
+            Item::Link(_) => None,
+        })
+    }
+
     /// All items by path, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Item)> {
         self.0.iter_mut().map(|(path, item)| (path.as_str(), item))

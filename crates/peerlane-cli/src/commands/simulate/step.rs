@@ -9,16 +9,17 @@ use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{count, hang, number};
 
-/// One of them, in seconds.
-type Part = fn(&Split) -> f64;
+/// One of them, in seconds, where it is known.
+type Part = fn(&Split) -> Option<f64>;
 
 /// Parts of a step, as the record and the simulation have them.
-const PARTS: [(&str, Part); 5] = [
-    ("step", |split| split.time),
-    ("computing", |split| split.computing),
-    ("communication", |split| split.communication),
-    ("exposed communication", |split| split.exposed),
-    ("neither", |split| split.idle),
+const PARTS: [(&str, Part); 6] = [
+    ("step", |split| Some(split.time)),
+    ("computing", |split| Some(split.computing)),
+    ("communication", |split| Some(split.communication)),
+    ("  waiting for other ranks", |split| split.waiting),
+    ("exposed communication", |split| Some(split.exposed)),
+    ("neither", |split| Some(split.idle)),
 ];
 
 pub(super) fn show(out: &mut dyn Write, trace: &TraceSummary) -> io::Result<()> {
@@ -29,8 +30,9 @@ pub(super) fn show(out: &mut dyn Write, trace: &TraceSummary) -> io::Result<()> 
     headings.extend(recorded.iter().flat_map(|_| ["recorded us".to_owned(), "share".to_owned()]));
     headings.push(String::new());
     let cells = |split: &Split, part: Part| {
-        let share = if split.time > 0.0 { part(split) / split.time } else { 0.0 };
-        [number(part(split) * 1e6), percent(share)]
+        let Some(part) = part(split) else { return [String::new(), String::new()] };
+        let share = if split.time > 0.0 { part / split.time } else { 0.0 };
+        [number(part * 1e6), percent(share)]
     };
     let row = |(name, part): &(&str, Part)| {
         let mut row = vec![(*name).to_owned()];

@@ -6,14 +6,14 @@
 
 use serde_json::{Value, json};
 
+use super::super::trace_events::{row_name, row_span};
 use super::report::{SpentOn, StepSummary};
+use super::spent::Of;
 
 /// Most parts that a row is drawn in: of micro-batches or layers, several are one.
 const MOST_PARTS: usize = 64;
 /// Most stages that are drawn.
 const MOST_STAGES: usize = 64;
-/// What is communicated, in the order of its rows.
-const COMMUNICATION: [&str; 5] = ["tensor", "context", "experts", "stages", "copies"];
 
 /// The events of a step.
 pub fn chrome_trace(step: &StepSummary) -> String {
@@ -52,14 +52,11 @@ fn process(pid: usize, name: &str, all: &mut Vec<Value>) {
 }
 
 fn thread(pid: usize, tid: usize, name: &str, all: &mut Vec<Value>) {
-    all.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}));
+    all.push(row_name(pid, tid, name));
 }
 
-fn span((pid, tid): (usize, usize), name: &str, [from, to]: [f64; 2], arguments: Value) -> Value {
-    json!({
-        "ph": "X", "name": name, "cat": if tid == 0 { "stage" } else { "communication" }, "pid": pid, "tid": tid,
-        "ts": from * 1e6, "dur": (to - from) * 1e6, "args": arguments,
-    })
+fn span((pid, tid): (usize, usize), name: &str, times: [f64; 2], arguments: Value) -> Value {
+    row_span((pid, tid), (name, if tid == 0 { "stage" } else { "communication" }), times, arguments)
 }
 
 /// The rows of one stage.
@@ -96,7 +93,7 @@ impl Rows<'_> {
         let bubble = self.spent("bubble");
         push("bubble", bubble * self.early, json!({}), all);
         // when each kind was waited for, and when its stage computed
-        let mut exposed: [Vec<[f64; 2]>; COMMUNICATION.len()] = Default::default();
+        let mut exposed: [Vec<[f64; 2]>; Of::ALL.len()] = Default::default();
         let mut computed = Vec::with_capacity(parts);
         for part in 0..parts {
             let units = [part * units / parts + 1, (part + 1) * units / parts];
@@ -106,19 +103,19 @@ impl Rows<'_> {
             let from = push("computing", time, arguments, all);
             computed.push([from, from + time]);
             // gradients and parameters of copies are waited for at the end
-            for (kind, exposed) in COMMUNICATION.iter().zip(&mut exposed).filter(|(kind, _)| **kind != "copies") {
-                let time = self.spent(kind) / parts as f64;
-                let from = push(kind, time, json!({"exposed": true}), all);
+            for (of, exposed) in Of::ALL.into_iter().zip(&mut exposed).filter(|(of, _)| *of != Of::Copies) {
+                let time = self.spent(of.name()) / parts as f64;
+                let from = push(of.name(), time, json!({"exposed": true}), all);
                 exposed.push([from, from + time]);
             }
         }
         push("bubble", bubble * (1.0 - self.early), json!({}), all);
-        let time = self.spent("copies");
-        let from = push("copies", time, json!({"exposed": true}), all);
-        exposed[COMMUNICATION.len() - 1].push([from, from + time]);
+        let time = self.spent(Of::Copies.name());
+        let from = push(Of::Copies.name(), time, json!({"exposed": true}), all);
+        exposed[Of::Copies as usize].push([from, from + time]);
         push("optimizer", self.spent("optimizer"), json!({}), all);
-        for (row, (kind, exposed)) in COMMUNICATION.iter().zip(exposed).enumerate() {
-            self.communication(row + 1, kind, &exposed, &computed, all);
+        for (row, (of, exposed)) in Of::ALL.into_iter().zip(exposed).enumerate() {
+            self.communication(row + 1, of.name(), &exposed, &computed, all);
         }
     }
 
@@ -210,7 +207,7 @@ mod tests {
                 for spent in &step.spent {
                     close(sum(&found[&(pid, 0, spent.on.to_owned())]), spent.time, spent.on);
                 }
-                for kind in COMMUNICATION {
+                for kind in Of::ALL.map(Of::name) {
                     let row: Vec<_> = found
                         .iter()
                         .filter(|((p, tid, name), _)| *p == pid && *tid > 0 && name == kind)

@@ -65,9 +65,10 @@ fn communication_after_computing_waits_for_the_slowest_rank() {
     let one_after_the_other = joined(2, &[&[0, 1]], &acts, &[(0, 2), (1, 2)]);
     let got = summary(&one_after_the_other).simulated;
     close(got.time, 2.0 * c + time);
-    close(got.exposed, time);
     // one of two ranks waits for the other
-    close(got.idle, c / 2.0);
+    close(got.waiting.unwrap(), c / 2.0);
+    close(got.exposed, time + c / 2.0);
+    close(got.idle, 0.0);
     // for GPUs that are twice as fast
     let faster = document(&one_after_the_other, 0.5, false).trace.unwrap();
     close(faster.simulated.time, c + time);

@@ -80,7 +80,7 @@ mod tests {
         zip.extend(list.to_le_bytes());
         zip.extend(b"\0\0");
         let unzip = |bytes: &[u8], keep| {
-            let found = unpacked(bytes.to_vec(), keep);
+            let found = unpacked(bytes.to_vec(), keep, |_| false);
             let files: Vec<String> = found.files.iter().map(|(path, item)| format!("{path} {item:?}")).collect();
             (files, [found.unread, found.left_out].concat())
         };

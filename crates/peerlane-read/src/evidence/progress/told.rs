@@ -1,4 +1,4 @@
-//! What a server of models tells of itself: its release and model, ranks, memory of weights and cache, and the most tokens that it generated
+//! What a model server reports about itself: its release and model, ranks, memory of weights and cache, and the most tokens that it generated
 //! in a second.
 
 /// The figures of one log.

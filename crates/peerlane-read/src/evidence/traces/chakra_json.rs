@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use super::Recording;
 use super::graph::{Attributes, Node, NodeKind, recording};
+use super::{Recording, utf8};
 use crate::evidence::from_json;
 use peerlane_machine::one_line;
 
@@ -110,7 +110,7 @@ impl Written {
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Recording, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
+    let text = utf8(bytes)?;
     let why = |error: serde_json::Error, after: Option<&Node>| {
         let after = after.map_or_else(|| "before its first node".to_owned(), |node| format!("after node {}", node.id));
         match error.is_eof() {

@@ -12,16 +12,17 @@ const MOST_NOTES: usize = 3;
 
 /// What a trace is that describes no machine, in words; `None` of anything else.
 ///
-/// Where `large`, it is more than is read as a text, so that no reader of texts says more.
-pub(crate) fn described(file: &str, bytes: &[u8], large: bool) -> Option<String> {
+/// `from` is what can be played: the file, or the archive that holds it. Where `large`, it is more than is read as a text, so that no
+/// reader of texts says more.
+pub(crate) fn described(file: &str, from: &str, bytes: &[u8], large: bool) -> Option<String> {
     let name = match format_of(bytes)? {
         Format::Chakra => "an execution trace of Chakra",
         Format::Host => "PyTorch's trace of the host",
         Format::Nsys => "an export of Nsight Systems",
         Format::Events => "events of NCCL's profiler plugin",
         Format::Plan => {
-            let (what, can) = utf8(bytes).and_then(|text| plan::described(&text)).unwrap_or_else(|why| (why, false));
-            let hint = format!("; 'peerlane simulate SYSTEM -w {file} --sizes SIZE' says how long it takes");
+            let (what, can) = utf8(bytes).and_then(|text| plan::described(text)).unwrap_or_else(|why| (why, false));
+            let hint = format!("; 'peerlane simulate SYSTEM -w {from} --sizes SIZE' says how long it takes");
             return Some(what + if can { &hint } else { "" });
         }
         Format::Kineto if large => "a profile of PyTorch",
@@ -38,7 +39,7 @@ pub(crate) fn described(file: &str, bytes: &[u8], large: bool) -> Option<String>
             match join(ranks, 2) {
                 Err(TraceError(why)) if whole => what += &format!("; it cannot be played: {}", without(&why)),
                 _ => {
-                    what += &format!("; how long it takes on a machine says 'peerlane simulate SYSTEM -w {file}'");
+                    what += &format!("; how long it takes on a machine says 'peerlane simulate SYSTEM -w {from}'");
                 }
             }
             what

@@ -319,17 +319,7 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
     if timeless > 0 {
         notes.push(format!("{timeless} nodes have a number of operations and no duration, and take no time."));
     }
-    Ok(Recording {
-        file: String::new(),
-        rank: None,
-        world: None,
-        records,
-        groups,
-        steps: 0,
-        recorded: None,
-        began: None,
-        notes,
-    })
+    Ok(Recording { records, groups, notes, ..Recording::default() })
 }
 
 /// Communicators that a metadata node lists.

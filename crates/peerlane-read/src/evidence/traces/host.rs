@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::kineto::width;
-use super::{Among, Record, Recording, Size, What, kind_of};
+use super::{Among, Record, Recording, Size, What, kind_of, whole};
 use crate::evidence::from_json;
 
 #[derive(Deserialize)]
@@ -56,10 +56,7 @@ pub(super) fn read(text: &str) -> Result<Recording, String> {
     for node in nodes {
         let attributes: BTreeMap<&str, &Value> = node.attrs.iter().map(|of| (of.name.as_str(), &of.value)).collect();
         let text = |name: &str| attributes.get(name).and_then(|value| value.as_str());
-        let number = |name: &str| {
-            let value = attributes.get(name)?;
-            value.as_u64().or_else(|| value.as_str()?.parse().ok())
-        };
+        let number = |name: &str| attributes.get(name).copied().and_then(whole);
         let Some(name) = text("collective_name") else {
             unrecorded += usize::from(node.name == "record_param_comms");
             continue;
@@ -150,7 +147,7 @@ mod tests {
         assert_eq!(one.records[1].after, [0]);
         let joined = join(vec![one.clone()], 8).unwrap();
         assert_eq!((joined.ranks, joined.groups.as_slice()), (2, &[vec![0, 1]][..]));
-        let what = described("et.0.json", text.as_bytes(), false).unwrap();
+        let what = described("et.0.json", "et.0.json", text.as_bytes(), false).unwrap();
         assert!(what.starts_with("PyTorch's trace of the host, 1 rank, 2 records"), "{what}");
     }
 

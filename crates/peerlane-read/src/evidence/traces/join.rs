@@ -76,6 +76,7 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
             }
         }
     }
+    let several = recordings.len() > 1;
     if recordings.len() == 1 && recordings[0].world != Some(1) {
         recordings = replicated(recordings.remove(0), gpus)?;
         if recordings.len() > 1 {
@@ -94,6 +95,7 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
     };
     let recorded: Option<Vec<Split>> = ranks.iter().map(|rank| rank.recorded).collect();
     joined.recorded = recorded.map(|all| Split::mean(&all, 1));
+    let steps = joined.steps.max(1);
     let groups = members(&ranks)?;
     let any = !groups.is_empty()
         || ranks
@@ -107,14 +109,19 @@ pub fn join(mut recordings: Vec<Recording>, gpus: usize) -> Result<Joined, Trace
             "{file}: no communication at all in {n} records: is it the trace of one process, or one without its GPUs?"
         )));
     }
-    let mut builder = Builder { joined, places: ranks.iter().map(|rank| vec![NONE; rank.records.len()]).collect() };
+    let places = ranks.iter().map(|rank| vec![NONE; rank.records.len()]).collect();
+    let mut builder = Builder { joined, places, waited: several.then_some(0.0) };
     for ((members, _), of_ranks) in groups {
         builder.collectives(&members, of_ranks)?;
     }
     builder.messages(&ranks)?;
     builder.others(&ranks);
-    circle(&builder.joined)?;
-    Ok(builder.joined)
+    let Builder { mut joined, waited, .. } = builder;
+    circle(&joined)?;
+    if let Some(recorded) = &mut joined.recorded {
+        recorded.waiting = waited.map(|all| all / (ranks.len() * steps) as f64);
+    }
+    Ok(joined)
 }
 
 /// Ranks whose records have other numbers of steps.
@@ -257,6 +264,8 @@ struct Builder {
     joined: Joined,
     /// By rank and record, its act.
     places: Vec<Vec<u32>>,
+    /// Seconds that ranks' kernels waited for other ranks, as far as it is known.
+    waited: Option<f64>,
 }
 
 impl Builder {
@@ -314,6 +323,13 @@ impl Builder {
             let of: Vec<(u32, Mine)> = of.collect();
             let bytes = of.iter().map(|(_, mine)| mine.bytes).max().unwrap_or_default();
             let took = of.iter().filter_map(|(_, mine)| mine.took).reduce(f64::min);
+            // the kernels of the others waited for the last rank
+            self.waited = of
+                .iter()
+                .map(|(_, mine)| Some(mine.took? - took?))
+                .sum::<Option<f64>>()
+                .zip(self.waited)
+                .map(|(a, b)| a + b);
             let act = self.act(Act::Collective { collective: first.collective, group, bytes, took });
             of.iter().for_each(|(rank, mine)| self.places[*rank as usize][mine.record] = act);
         }

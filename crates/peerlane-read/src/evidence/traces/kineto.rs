@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::streams::{Call, CallKind, Kept, Kernel, Known, records};
-use super::{Among, Recording, Size, Span, What, is_collective_kernel, kind_of};
+use super::streams::{Call, CallKind, Kept, Kernel, Known, recording};
+use super::{Among, Recording, Size, Span, What, is_collective_kernel, kind_of, utf8, whole};
 use crate::evidence::from_json;
 
 #[derive(Deserialize)]
@@ -89,10 +89,6 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number| number.is_finite())
 }
 
-fn whole(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
-}
-
 impl Events {
     fn take(&mut self, event: Event<Box<Arguments>>) {
         let name = event.name.as_str().unwrap_or_default();
@@ -158,7 +154,7 @@ impl<'de> Deserialize<'de> for Events {
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<Recording, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
+    let text = utf8(bytes)?;
     let profile: Profile = from_json(text).map_err(|e| match e.is_eof() {
         true => "a profile of PyTorch that is cut off: copy it again, or wait until it is written".to_owned(),
         false => format!("a profile of PyTorch that cannot be read: {e}"),
@@ -196,14 +192,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Recording, String> {
              PyTorch 2.4 or later, ProfilerActivity.CPU and ProfilerActivity.CUDA"
         ));
     }
-    let mut notes = Vec::new();
-    let steps = kept.steps.len();
     let base = number(&base_time_nanoseconds).unwrap_or_default() / 1e9;
-    let first = kept.kernels.iter().map(|kernel| kernel.span.0).fold(f64::INFINITY, f64::min);
-    let (records, recorded) = records(kept, &mut notes);
-    let file = String::new();
-    let (began, recorded) = (Some(base + first / 1e6), Some(recorded));
-    Ok(Recording { file, rank, world, records, groups, steps, recorded, began, notes })
+    let recording = recording(kept, Vec::new());
+    Ok(Recording { rank, world, groups, began: recording.began.map(|began| base + began), ..recording })
 }
 
 /// Process groups by name. A group without ranks has all.

@@ -11,6 +11,7 @@ mod host;
 mod join;
 mod kineto;
 mod nsys;
+mod open;
 mod operations;
 mod plan;
 mod plugins;
@@ -20,34 +21,22 @@ mod streams;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
-use peerlane_machine::one_line::shown;
 use peerlane_machine::transfer::Collective;
-
-use crate::evidence::Packing;
-use crate::input_file::{self, Folder, Kind, What as On};
+use serde_json::Value;
 
 pub(crate) use described::described;
 pub use join::{Act, Joined, join};
 pub(super) use kineto::Event;
 pub(crate) use kineto::width;
+pub use open::{joined, open};
 pub use split::Split;
 pub(crate) use split::{Span, length, union};
 
 /// The most records of all ranks together: each takes some hundred bytes.
 pub const MOST_RECORDS: usize = 4_000_000;
-/// The most that a packed trace unpacks to, in bytes.
-pub const MOST_UNPACKED: u64 = 1 << 30;
-/// What a packed trace may unpack to however small it is, and how many times its size else: profiles pack to a thirtieth, what
-/// is made to fill a memory to a thousandth.
-const KEPT_ANYHOW: u64 = 48 << 20;
-const MOST_TIMES: u64 = 128;
-/// The most files of one trace.
-const MOST_FILES: usize = 4096;
 
 /// What a trace's file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,146 +197,18 @@ pub fn format_of(bytes: &[u8]) -> Option<Format> {
     }
 }
 
-/// Unpacks what is packed by gzip; other bytes stay.
-///
-/// # Errors
-/// Where it is damaged, or unpacks to more than [`MOST_UNPACKED`], or more times its size than any trace does.
-pub fn unpacked(file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, TraceError> {
-    let small = KEPT_ANYHOW.max((bytes.len() as u64).saturating_mul(MOST_TIMES));
-    unpacked_within(file, bytes, small.min(MOST_UNPACKED))
+/// Whether a file that begins so is a trace without being text.
+pub(crate) fn is_binary(head: &[u8]) -> bool {
+    format_of(head) == Some(Format::Chakra) && head.first() != Some(&b'{')
 }
 
-fn unpacked_within(file: &str, bytes: Vec<u8>, most: u64) -> Result<Vec<u8>, TraceError> {
-    match Packing::of(&bytes) {
-        None => return Ok(bytes),
-        Some(Packing::Gzip) => {}
-        Some(other) => {
-            return Err(TraceError::new(format!("{file}: packed ({other:?}); unpack it, or pack it with gzip")));
-        }
-    }
-    let mut content = Vec::new();
-    let read = MultiGzDecoder::new(bytes.as_slice()).take(most + 1).read_to_end(&mut content);
-    if let Err(error) = read {
-        return Err(TraceError::new(format!("{file}: damaged or cut off: {error}; copy it again")));
-    }
-    if content.len() as u64 > most {
-        let most = most >> 20;
-        return Err(TraceError::new(format!("{file}: unpacks to more than {most} MiB; record fewer steps")));
-    }
-    Ok(content)
+fn utf8(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())
 }
 
-/// Reads the traces in files and folders, at most 4096 of them, and joins them; in a folder, other files are left out. A plan is
-/// played at `size`, and a trace alone on `gpus` GPUs where it does not say on how many.
-///
-/// # Errors
-/// Where a file cannot be read or is no trace, where there is none, and where ranks do not match.
-pub fn joined(paths: &[PathBuf], gpus: usize, size: u64) -> Result<Joined, TraceError> {
-    if let [path] = paths
-        && input_file::what(path).is_ok_and(|what| what == On::File)
-    {
-        let bytes = input_file::read(path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
-        let bytes = unpacked(&shown(path), bytes)?;
-        if format_of(&bytes) == Some(Format::Plan) {
-            return planned(&shown(path), &bytes, size);
-        }
-    }
-    join(open(paths)?, gpus)
-}
-
-/// Reads the traces in files and folders, at most 4096 of them; in a folder, other files are left out.
-///
-/// # Errors
-/// Where a file cannot be read or is no trace, and where there is none.
-pub fn open(paths: &[PathBuf]) -> Result<Vec<Recording>, TraceError> {
-    let mut found = Vec::new();
-    let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    let mut operations: Vec<operations::Operation> = Vec::new();
-    let mut hosts: Vec<PathBuf> = Vec::new();
-    let mut records = 0;
-    for (path, must) in files(paths)? {
-        let bytes = input_file::read(&path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
-        let file = shown(&path);
-        if bytes.is_empty() && must {
-            return Err(TraceError::new(format!("{file}: empty; record it again")));
-        }
-        let bytes = match unpacked(&file, bytes) {
-            Err(error) if must || path.to_string_lossy().ends_with(".json.gz") => return Err(error),
-            Err(_) => continue,
-            Ok(bytes) => bytes,
-        };
-        match format_of(&bytes) {
-            Some(Format::Groups) => groups.extend(chakra_json::groups(&bytes).unwrap_or_default()),
-            // the recorder writes both, and the profile is enough
-            Some(Format::Host) if !must => hosts.push(path),
-            None if !must && path.extension().is_none_or(|is| is != "et") => {}
-            // a process may write several files
-            Some(format @ (Format::Inspector | Format::Events)) => {
-                operations.extend(logged(format, &bytes).map_err(|why| TraceError::new(format!("{file}: {why}")))?);
-                at_most(operations.len())?;
-            }
-            _ => {
-                let recordings = read_all(&file, &bytes)?;
-                records += recordings.iter().map(|recording| recording.records.len()).sum::<usize>();
-                at_most(records)?;
-                found.extend(recordings);
-            }
-        }
-    }
-    if found.is_empty() && operations.is_empty() {
-        for path in hosts {
-            let bytes = input_file::read(&path, Kind::Trace).map_err(|e| TraceError::new(e.to_string()))?;
-            let file = shown(&path);
-            found.push(read(&file, &unpacked(&file, bytes)?)?);
-            records += found.last().map_or(0, |one| one.records.len());
-            at_most(records)?;
-        }
-    }
-    let names = || paths.iter().map(shown).collect::<Vec<String>>().join(", ");
-    if !operations.is_empty() {
-        if !found.is_empty() {
-            return Err(TraceError::new(format!(
-                "{}: logs of NCCL's operations among other traces: give one kind",
-                names()
-            )));
-        }
-        found = operations::recordings(operations, &names())
-            .map_err(|why| TraceError::new(format!("{}: {why}", names())))?;
-    }
-    if found.is_empty() {
-        return Err(TraceError::new(format!(
-            "{}: no trace: files of Chakra (.et, .json), of PyTorch's profiler (.json, .json.gz), of Nsight Systems (--type jsonlines), of \
-             NCCL's Inspector and plans of MSCCL++ are read",
-            names()
-        )));
-    }
-    found.iter_mut().for_each(|recording| recording.groups.extend(groups.clone()));
-    Ok(found)
-}
-
-/// Every file, and whether it was named.
-fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, bool)>, TraceError> {
-    let refused = |e: input_file::Refused| TraceError::new(e.to_string());
-    let mut files = Vec::new();
-    for path in paths {
-        if input_file::what(path).map_err(refused)? != On::Folder {
-            files.push((path.clone(), true));
-            continue;
-        }
-        for entry in Folder::of(path).map_err(refused)?.entries(path).map_err(refused)? {
-            if !entry.is_hidden() && matches!(entry.what, Ok(On::File)) {
-                files.push((entry.path, false));
-            }
-        }
-    }
-    if files.len() > MOST_FILES {
-        return Err(TraceError::new(format!("{} files are more than the {MOST_FILES} that are read", files.len())));
-    }
-    Ok(files)
-}
-
-fn utf8(bytes: &[u8]) -> Result<std::borrow::Cow<'_, str>, String> {
-    std::str::from_utf8(bytes).map(Into::into).map_err(|_| "not UTF-8 text".to_owned())
+/// A whole number, or one that is written as text.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
 /// An execution plan of MSCCL++ at a size.
@@ -355,13 +216,13 @@ fn utf8(bytes: &[u8]) -> Result<std::borrow::Cow<'_, str>, String> {
 /// # Errors
 /// Where it is none, or cannot be played.
 pub fn planned(file: &str, bytes: &[u8], size: u64) -> Result<Joined, TraceError> {
-    utf8(bytes).and_then(|text| plan::joined(&text, size)).map_err(|why| TraceError::new(format!("{file}: {why}")))
+    utf8(bytes).and_then(|text| plan::joined(text, size)).map_err(|why| TraceError::new(format!("{file}: {why}")))
 }
 
 /// Operations that a plugin of NCCL logged.
 fn logged(format: Format, bytes: &[u8]) -> Result<Vec<operations::Operation>, String> {
     let text = utf8(bytes)?;
-    if format == Format::Events { plugins::events(&text) } else { plugins::inspected(&text) }
+    if format == Format::Events { plugins::events(text) } else { plugins::inspected(text) }
 }
 
 /// Reads a trace, which may be of several ranks.
@@ -398,7 +259,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<Recording, TraceError> {
             chakra_json::read(bytes).map_err(refuse)?
         }
         Some(Format::Chakra) => chakra::read(bytes).map_err(refuse)?,
-        Some(Format::Host) => host::read(&utf8(bytes).map_err(refuse)?).map_err(refuse)?,
+        Some(Format::Host) => host::read(utf8(bytes).map_err(refuse)?).map_err(refuse)?,
         Some(Format::Groups) => return Err(refuse("members of communicators, and no trace".to_owned())),
         Some(Format::Plan) => {
             return Err(refuse("an execution plan of MSCCL++ among other files: give it alone".to_owned()));
@@ -444,9 +305,16 @@ fn at_most(records: usize) -> Result<(), TraceError> {
     )))
 }
 
-/// The last number in a file's name.
+/// The number after `rank` in a file's name, else the last one.
 fn rank_in(file: &str) -> Option<u32> {
     let name = Path::new(file).file_name()?.to_str()?;
+    let after = name.split("rank").skip(1).find_map(|rest| {
+        let digits = rest.trim_start_matches(['_', '-', '.']).split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    });
+    if after.is_some() {
+        return after;
+    }
     let stem =
         [".gz", ".json", ".et", ".pt.trace"].into_iter().fold(name, |name, end| name.strip_suffix(end).unwrap_or(name));
     let end = stem.rfind(|c: char| c.is_ascii_digit())? + 1;

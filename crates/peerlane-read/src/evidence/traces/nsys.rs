@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::streams::{Call, CallKind, Kept, Kernel, Known, records};
-use super::{Recording, Span, is_collective_kernel};
+use super::streams::{Call, CallKind, Kept, Kernel, Known, recording};
+use super::{Recording, Span, is_collective_kernel, utf8, whole};
 use crate::evidence::from_json;
 
 /// The most names of NVTX ranges that are kept separate.
@@ -88,20 +88,15 @@ struct Range {
     global_tid: Value,
 }
 
-/// A number, or one that is written as text.
-fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
-}
-
 /// Microseconds of a span in ns.
 fn span(from: &Value, to: &Value) -> Option<Span> {
-    let (from, to) = (number(from)?, number(to)?);
+    let (from, to) = (whole(from)?, whole(to)?);
     (to >= from).then_some((from as f64 / 1e3, to as f64 / 1e3))
 }
 
 /// The process of a global number of a process or a thread.
 fn process(global: &Value) -> u64 {
-    number(global).unwrap_or_default() >> 24
+    whole(global).unwrap_or_default() >> 24
 }
 
 /// What a name is by: a number of the table, or itself.
@@ -112,7 +107,7 @@ enum Name {
 
 impl Name {
     fn of(value: &Value) -> Option<Self> {
-        match (number(value), value) {
+        match (whole(value), value) {
             (Some(number), _) => Some(Name::Number(number)),
             (None, Value::String(text)) => Some(Name::Text(text.clone())),
             _ => None,
@@ -142,9 +137,9 @@ impl All {
             && let Some(span) = span(&on_gpu.start_ns, &on_gpu.end_ns)
             && (on_gpu.kernel.is_some() || on_gpu.memcpy.is_some() || on_gpu.memset.is_some())
         {
-            let device = number(&on_gpu.device_id).unwrap_or_default();
-            let lane = (device, number(&on_gpu.stream_id).unwrap_or_default());
-            let correlation = number(&on_gpu.correlation_id).filter(|number| *number > 0);
+            let device = whole(&on_gpu.device_id).unwrap_or_default();
+            let lane = (device, whole(&on_gpu.stream_id).unwrap_or_default());
+            let correlation = whole(&on_gpu.correlation_id).filter(|number| *number > 0);
             let kernel = Kernel { lane, span, correlation, name: String::new(), communicates: None };
             let name =
                 on_gpu.kernel.and_then(|names| Name::of(&names.short_name).or_else(|| Name::of(&names.demangled_name)));
@@ -154,7 +149,7 @@ impl All {
             && let Some(span) = span(&call.start_ns, &call.end_ns)
             && let Some(name) = Name::of(&call.name)
         {
-            let correlation = number(&call.correlation_id).filter(|number| *number > 0);
+            let correlation = whole(&call.correlation_id).filter(|number| *number > 0);
             let call_of = Call { span, correlation, kind: CallKind::Launch };
             self.calls.push((process(&call.global_tid), call_of, name));
         }
@@ -168,7 +163,7 @@ impl All {
             self.names
                 .extend((0..).zip(names).map(|(number, name)| (number, name.as_str().unwrap_or_default().to_owned())));
         }
-        if let (Some(number), Some(name)) = (number(&line.id), line.value) {
+        if let (Some(number), Some(name)) = (whole(&line.id), line.value) {
             self.names.insert(number, name);
         }
     }
@@ -180,7 +175,7 @@ impl All {
 
 /// A rank for each GPU of each process.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Recording>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
+    let text = utf8(bytes)?;
     let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
     let mut all = All::default();
     for (i, line) in (1..).zip(text.lines().filter(|line| !line.trim().is_empty())) {
@@ -251,21 +246,11 @@ fn recordings(all: All) -> Vec<Recording> {
         .collect();
     let mut all = Vec::with_capacity(gpus.len());
     for kept in gpus.into_values() {
-        let steps = kept.steps.len();
-        let first = kept.kernels.iter().map(|kernel| kernel.span.0).fold(f64::INFINITY, f64::min);
         let mut notes = Vec::new();
         if all.is_empty() && !ranges.is_empty() {
             notes.push(format!("NVTX ranges that took longest on the host: {}.", ranges.join("; ")));
         }
-        let (records, recorded) = records(kept, &mut notes);
-        all.push(Recording {
-            records,
-            steps,
-            recorded: Some(recorded),
-            began: Some(first / 1e6),
-            notes,
-            ..Recording::default()
-        });
+        all.push(recording(kept, notes));
     }
     all
 }
@@ -327,7 +312,7 @@ pub(super) mod tests {
         let us = [split.time, split.computing, split.communication, split.exposed].map(|s| (s * 1e6).round());
         assert_eq!(us, [130.0, 90.0, 80.0, 40.0]);
         assert_eq!(join(ranks, 2).unwrap().ranks, 2);
-        let what = described("p.jsonl", export().as_bytes(), false).unwrap();
+        let what = described("p.jsonl", "p.jsonl", export().as_bytes(), false).unwrap();
         assert!(what.starts_with("an export of Nsight Systems, 2 ranks, 6 records"), "{what}");
         assert!(what.contains("1 all-reduce, 0.080 ms") && what.contains("0.040 ms exposed"), "{what}");
     }

@@ -17,6 +17,9 @@ pub struct Split {
     pub communication: f64,
     /// In which it communicates and does not compute.
     pub exposed: f64,
+    /// Of the communication, from when a rank begins a collective until the last one does; absent where one rank was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<f64>,
     /// In which it does neither: it waits for the host, or for other ranks.
     pub idle: f64,
 }
@@ -26,7 +29,14 @@ impl Split {
     pub fn of(time: f64, computing: Vec<Span>, communicating: Vec<Span>) -> Self {
         let busy = length(&union(computing.iter().chain(&communicating).copied().collect()));
         let (computing, communication) = (length(&union(computing)), length(&union(communicating)));
-        Split { time, computing, communication, exposed: (busy - computing).max(0.0), idle: (time - busy).max(0.0) }
+        Split {
+            time,
+            computing,
+            communication,
+            exposed: (busy - computing).max(0.0),
+            waiting: None,
+            idle: (time - busy).max(0.0),
+        }
     }
 
     /// The average of several, each divided by `steps`.
@@ -38,6 +48,7 @@ impl Split {
             computing: sum(|s| s.computing),
             communication: sum(|s| s.communication),
             exposed: sum(|s| s.exposed),
+            waiting: of.iter().map(|s| s.waiting).sum::<Option<f64>>().map(|all| all / n),
             idle: sum(|s| s.idle),
         }
     }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Record, Span, Split, What, kind_in};
+use super::{Record, Recording, Span, Split, What, kind_in};
 
 /// Times in µs that are no further apart are one.
 const MOMENT: f64 = 1.0;
@@ -133,8 +133,17 @@ struct Lane {
     kernels: Vec<u32>,
 }
 
+/// A rank of the events of its GPU, by the clock that these have.
+pub(super) fn recording(kept: Kept, mut notes: Vec<String>) -> Recording {
+    let steps = kept.steps.len();
+    let first = kept.kernels.iter().map(|kernel| kernel.span.0).fold(f64::INFINITY, f64::min);
+    let (records, recorded) = records(kept, &mut notes);
+    let (recorded, began) = (Some(recorded), Some(first / 1e6));
+    Recording { records, steps, recorded, began, notes, ..Recording::default() }
+}
+
 /// What a GPU did, in the order of its starts, and how much of its time went into what.
-pub(super) fn records(kept: Kept, notes: &mut Vec<String>) -> (Vec<Record>, Split) {
+fn records(kept: Kept, notes: &mut Vec<String>) -> (Vec<Record>, Split) {
     let Kept { mut kernels, host, steps, .. } = kept;
     kernels.sort_by(|a, b| a.span.0.total_cmp(&b.span.0).then(a.span.1.total_cmp(&b.span.1)));
     let host = Host::of(host, &kernels);
@@ -225,12 +234,13 @@ pub(super) fn records(kept: Kept, notes: &mut Vec<String>) -> (Vec<Record>, Spli
     let until = kernels.iter().map(|k| k.span.1).fold(began, f64::max);
     let split = Split::of(until - began, computing, communicating);
     let seconds = |us: f64| us / 1e6;
-    let Split { time, computing, communication, exposed, idle } = Split::mean(&[split], steps);
+    let Split { time, computing, communication, exposed, idle, .. } = Split::mean(&[split], steps);
     let split = Split {
         time: seconds(time),
         computing: seconds(computing),
         communication: seconds(communication),
         exposed: seconds(exposed),
+        waiting: None,
         idle: seconds(idle),
     };
     (found, split)

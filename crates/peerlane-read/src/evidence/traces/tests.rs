@@ -1,6 +1,8 @@
 use std::io::Write;
 
+use super::open::{Content, content, gunzipped};
 use super::*;
+use crate::evidence::{Files, Item, pack};
 
 /// A number as protobuf writes it.
 fn varint(mut n: u64) -> Vec<u8> {
@@ -138,6 +140,9 @@ fn clocks_and_steps_that_differ_are_noted() {
     for (rank, began) in ranks.iter_mut().zip([100.0, 103.0]) {
         (rank.began, rank.recorded, rank.steps) = (Some(began), recorded, 2);
     }
+    // a kernel that waited for the other rank
+    (ranks[0].records[0].took, ranks[1].records[0].took) = (Some(0.5), Some(0.1));
+    assert_eq!(join(ranks.clone(), 2).unwrap().recorded.unwrap().waiting, Some((0.5 - 0.1) / 2.0 / 2.0));
     ranks[1].steps = 1;
     let notes = join(ranks.clone(), 2).unwrap().notes;
     assert!(notes.iter().any(|n| n.starts_with("Rank 0 has 2 steps and rank 1 has 1: some are cut off")), "{notes:?}");
@@ -242,15 +247,19 @@ fn a_bomb_ends_at_the_limit_and_a_damaged_file_is_said() {
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     };
+    let whole = |file: &str, bytes: Vec<u8>| match content(file, bytes)? {
+        Content::One(bytes) => Ok::<_, TraceError>(bytes),
+        Content::Archive(_) => panic!("{file} is an archive"),
+    };
     let bomb = packed(&vec![0; 9 << 20]);
     assert!(bomb.len() < 1 << 20, "{}", bomb.len());
-    assert_eq!(unpacked("bomb.json.gz", bomb.clone()).unwrap().len(), 9 << 20);
-    let message = unpacked_within("bomb.json.gz", bomb.clone(), 8 << 20).unwrap_err().to_string();
+    assert_eq!(whole("bomb.json.gz", bomb.clone()).unwrap().len(), 9 << 20);
+    let message = gunzipped("bomb.json.gz", &bomb, 8 << 20).unwrap_err().to_string();
     assert!(message.contains("bomb.json.gz: unpacks to more than 8 MiB; record fewer steps"), "{message}");
     let small = packed(&vec![b' '; 60 << 20]);
-    let message = unpacked("small.json.gz", small).unwrap_err().to_string();
+    let message = whole("small.json.gz", small).unwrap_err().to_string();
     assert!(message.contains("small.json.gz: unpacks to more than 48 MiB"), "{message}");
-    let message = unpacked("cut.json.gz", bomb[..bomb.len() / 2].to_vec()).unwrap_err().to_string();
+    let message = whole("cut.json.gz", bomb[..bomb.len() / 2].to_vec()).unwrap_err().to_string();
     assert!(message.contains("cut.json.gz: damaged or cut off"), "{message}");
     // a length that no memory has
     let long = [file(&[compute(1, &[], 5)]), varint(u64::MAX)].concat();
@@ -262,10 +271,23 @@ fn a_bomb_ends_at_the_limit_and_a_damaged_file_is_said() {
 }
 
 #[test]
+fn an_archive_keeps_large_traces_without_text() {
+    let nodes: Vec<Vec<u8>> = (1..5000).map(|n| compute(n, &[], 5)).collect();
+    let (trace, other) = (file(&nodes), vec![0; 100 << 10]);
+    assert!(trace.len() > 64 << 10, "{}", trace.len());
+    let mut files = Files::default();
+    files.insert("run/t.0.et", Item::File(trace.clone()));
+    files.insert("run/program", Item::File(other));
+    let Content::Archive(found) = content("t.tar.zst", pack(&files, 0).unwrap()).unwrap() else { panic!("one file") };
+    assert_eq!(found.into_contents().collect::<Vec<_>>(), [("run/t.0.et".to_owned(), trace)]);
+}
+
+#[test]
 fn ranks_are_in_names() {
     for (name, rank) in [
         ("a/trace.3.et", Some(3)),
-        ("rank12_step5.json", Some(5)),
+        ("rank12_step5.json", Some(12)),
+        ("frankly5.json", Some(5)),
         ("kineto.0.json.gz", Some(0)),
         ("x.et", None),
         ("w7/x.et", None),
