@@ -1,6 +1,6 @@
 //! Sends and receives in one kernel, of which NCCL and RCCL make an all-to-all: what they take beside the bytes on their paths.
 
-use super::tuner::{Factors, Job, NETWORK_STEP, Ranks, US};
+use super::tuner::{EXCHANGED_BETWEEN, Factors, Job, NETWORK_STEP, Ranks, US};
 use super::{Algorithm, Protocol};
 
 /// Microseconds that the host takes to enqueue a send and a receive beside the launch: two and four H200 by one process, which
@@ -26,10 +26,12 @@ impl Job {
         (start * kernel * US + network + moving * self.exchange_slower(sent)).max(start * self.enqueued())
     }
 
-    /// How many times as long the bytes of an exchange move as they would by themselves: the first chunks fill the pipeline.
+    /// How many times as long the bytes of an exchange move as they would by themselves: the first chunks fill the pipeline, and
+    /// between nodes less is reached.
     pub fn exchange_slower(&self, sent: f64) -> f64 {
         let chunk = CHUNK[usize::from(self.nodes > 1 || !self.is_fabric())];
-        1.0 + if sent > 0.0 { (chunk * CHANNELS / sent).min(1.0) } else { 0.0 }
+        let reached = if self.nodes > 1 { EXCHANGED_BETWEEN } else { 1.0 };
+        (1.0 + if sent > 0.0 { (chunk * CHANNELS / sent).min(1.0) } else { 0.0 }) / reached
     }
 
     /// Seconds that the host takes to enqueue the sends and receives of all peers, and to launch.

@@ -186,6 +186,12 @@ const LL_MOST_BETWEEN: [[f64; 2]; 2] = [[39.0, 20.4], [22.5, 19.0]];
 /// What collectives reach of the rate at which adapters and links between nodes carry data, from 16 GiB on.
 const BETWEEN: f64 = 0.975;
 
+/// What all-gathers and reduce-scatters reach of what an all-reduce does between nodes, and all-to-alls of what their paths carry: of
+/// seven clusters of two nodes 0.79 to 0.95, and of five 0.47 to 1 (`validation/first-contact-clusters.csv`, from 256 MiB on). Why is
+/// not known: each byte crosses as often.
+const GATHERED_BETWEEN: f64 = 0.9;
+pub(super) const EXCHANGED_BETWEEN: f64 = 0.88;
+
 /// Microseconds that one more chunk between nodes costs, and what it costs with RCCL: a chunk waits for the proxy, the adapter and the
 /// flag at the other end, and bytes of a chunk wait until all of it is there. The best number of chunks costs `2 √(this · bytes / rate)`,
 /// which measured times follow from 1 MiB to 16 GiB: 22 clusters of 2 to 4 nodes with A100, H100, H200, GH200, B200 and MI300X on
@@ -339,7 +345,12 @@ impl Job {
 
     /// Bus bandwidth in bytes a second that the bytes of a message of this size move at.
     fn reached(&self, algorithm: Algorithm, protocol: Protocol, paths: f64, size: Bytes, factors: Factors) -> f64 {
-        let paths = paths * factors.paths * if self.nodes > 1 { BETWEEN } else { 1.0 };
+        let between = match self.collective {
+            _ if self.nodes < 2 => 1.0,
+            Collective::AllGather | Collective::ReduceScatter => BETWEEN * GATHERED_BETWEEN,
+            _ => BETWEEN,
+        };
+        let paths = paths * factors.paths * between;
         let ll_most = match self.nodes {
             1 if self.is_fabric() => LL_MOST[self.generation as usize] * LL_REACHED,
             1 => f64::INFINITY,
