@@ -1,7 +1,7 @@
 //! Nodes of Chakra's traces as records: attributes, dependencies, and what runs one after the other.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use peerlane_machine::transfer::Collective;
 
@@ -50,6 +50,8 @@ pub(super) struct Attributes {
     pub(super) to: Option<i64>,
     pub(super) tag: Option<i64>,
     pub(super) stream: Option<i64>,
+    /// The host's thread.
+    pub(super) thread: Option<i64>,
     pub(super) operations: Option<i64>,
     pub(super) group: Option<String>,
     /// Whether it is among a part of a network's dimensions only.
@@ -66,6 +68,7 @@ impl Attributes {
             "comm_dst" => self.to = value,
             "comm_tag" => self.tag = value,
             "stream" => self.stream = value,
+            "tid" => self.thread = value,
             "num_ops" => self.operations = value,
             "pg_name" | "comm_group" => {
                 self.group = text.or(value.map(|n| n.to_string())).filter(|name| !name.is_empty())
@@ -97,13 +100,13 @@ impl Node {
         if name.is_empty() { format!("node {}", self.id) } else { format!("node {} ({name})", self.id) }
     }
 
-    /// What runs one after the other on a rank: a stream where it is known; or else the computing of the GPU, its host, and each
-    /// communicator.
+    /// What runs one after the other on a rank: a stream and a thread of the host where they are known; or else the computing of the GPU,
+    /// its host, and each communicator.
     fn lane(&self) -> Option<String> {
-        let Attributes { on_host, stream, group, .. } = &self.attributes;
+        let Attributes { on_host, stream, thread, group, .. } = &self.attributes;
         match (self.kind, stream) {
             (NodeKind::Invalid | NodeKind::Metadata | NodeKind::Receive | NodeKind::Unknown(_), _) => None,
-            _ if *on_host => Some("host".to_owned()),
+            _ if *on_host => Some(format!("host {}", thread.unwrap_or_default())),
             (_, Some(stream)) => Some(format!("stream {stream}")),
             (NodeKind::Collective, None) => Some(format!("group {}", group.as_deref().unwrap_or_default())),
             (NodeKind::Send, None) => Some("send".to_owned()),
@@ -313,6 +316,17 @@ pub(super) fn recording(nodes: Vec<Node>) -> Result<Recording, String> {
         notes.push(
             "No collective waits for computing, and no computing for a collective, so that all of it goes at once: converters have lost \
              what kernels of one stream wait for; link and convert the trace again with a newer Chakra."
+                .to_owned(),
+        );
+    }
+    let threads: BTreeSet<i64> = nodes
+        .iter()
+        .filter(|node| node.attributes.on_host && node.duration_us > 0)
+        .filter_map(|node| node.attributes.thread)
+        .collect();
+    if threads.len() > 1 && nodes.iter().all(|node| node.start_us == 0) {
+        notes.push(
+            "The trace does not say when nodes began: where a thread of the host waited for another, its time counts twice. The profile              that the trace was made of has it."
                 .to_owned(),
         );
     }

@@ -75,6 +75,15 @@ fn nodes_become_records_and_both_ranks_one_collective() {
 }
 
 #[test]
+fn threads_of_the_host_work_beside_each_other() {
+    let host = |id, thread| node(id, "op", 4, &[], 5, &[attribute("is_cpu_op", 27, 1), attribute("tid", 9, thread)]);
+    let of_threads = |threads: [u64; 2]| of(0, &[host(1, threads[0]), host(2, threads[1])]);
+    let (one, two) = (of_threads([1, 1]), of_threads([1, 2]));
+    assert_eq!((&one.records[1].after[..], &two.records[1].after[..]), (&[0][..], &[][..]));
+    assert!(one.notes.is_empty() && two.notes[0].contains("does not say when nodes began"), "{:?}", two.notes);
+}
+
+#[test]
 fn one_trace_stands_for_all_ranks_and_their_groups() {
     let nodes = [collective(1, &[], 0, 8, None), collective(2, &[], 0, 16, Some("tp"))];
     let mut one = of(2, &nodes);
