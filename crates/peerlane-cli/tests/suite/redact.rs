@@ -218,7 +218,7 @@ fn same(at: &str, plain: &Value, redacted: &Value, differ: &mut Vec<String>) {
 #[test]
 fn a_redacted_capture_is_the_same_machine() {
     let (mut differ, mut compared) = (Vec::new(), 0);
-    for capture in some(captures(), 3) {
+    for capture in some(captures(), 8) {
         let (folder, file) = (capture.parent().unwrap(), capture.file_name().unwrap().to_str().unwrap());
         // a known gap: rows of a table that NCCL's log interrupts are lost (docs/security.md)
         if file == "all_reduce_perf-debug.txt" {
@@ -236,7 +236,7 @@ fn a_redacted_capture_is_the_same_machine() {
             }
         }
     }
-    assert!(compared > if everything() { 40 } else { 12 }, "{compared}");
+    assert!(compared > if everything() { 40 } else { 5 }, "{compared}");
     assert!(differ.is_empty(), "{} of {compared} documents differ\n{}", differ.len(), differ.join("\n"));
     println!("{compared} documents are the same up to names");
 }
@@ -261,7 +261,7 @@ fn a_redacted_text_is_judged_alike() {
     let (mut differ, mut compared, mut found) = (Vec::new(), 0, 0);
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let own = ["slow-node", "box.toml", "rig.toml", "nodes", "fleet"].map(|name| examples.join(name));
-    for path in own.into_iter().chain(seeds()) {
+    for path in own.into_iter().chain(some(seeds(), 3)) {
         let (folder, file) = (path.parent().unwrap(), path.file_name().unwrap().to_str().unwrap());
         let judge =
             |redact: &[&str]| run(folder, &[&["check", "--json", "--fail-on", "never"], redact, &[file]].concat());
@@ -280,6 +280,7 @@ fn a_redacted_text_is_judged_alike() {
         }
     }
     assert!(differ.is_empty(), "{} of {compared} differ\n{}", differ.len(), differ.join("\n"));
-    assert!(compared >= 35 && found > 30, "{compared} texts, {found} findings");
+    let (least, least_found) = if everything() { (35, 30) } else { (12, 10) };
+    assert!(compared >= least && found > least_found, "{compared} texts, {found} findings");
     println!("{compared} texts with {found} findings are judged alike");
 }
