@@ -104,7 +104,7 @@ impl Router<'_> {
     /// Every NIC at the network with a GPU that it serves, by their indices in [`Cluster::nics`] and among the GPUs: of several
     /// that are equally near, the one with fewest so far. NICs that a GPU has besides its own count, too; those that are cut off at
     /// a node in use do not, as the nodes of a ring agree on the number of its channels, nor do those nearer to a GPU that is not
-    /// among these.
+    /// among these, nor those behind the other CPU of all GPUs that have nearer ones.
     pub(crate) fn rails(&self, gpus: &[NodeId]) -> Vec<(u32, usize)> {
         let fabric = &self.cluster.node.fabric;
         let mut serves = vec![0_usize; gpus.len()];
@@ -116,6 +116,11 @@ impl Router<'_> {
             let of_own = |gpu: &usize| !self.nics_of(gpus[*gpu]).contains(&nic);
             let best = (0..gpus.len()).filter_map(class).min()?;
             if fabric.of_kind(NodeKind::Gpu).filter_map(|gpu| fabric.class(gpu, *card)).any(|nearer| nearer < best) {
+                return None;
+            }
+            let has_nearer =
+                |gpu: &NodeId| self.cards.iter().filter_map(|card| fabric.class(*gpu, *card)).min() < Some(best);
+            if best == PathClass::Sys && gpus.iter().all(has_nearer) {
                 return None;
             }
             let near = (0..gpus.len()).filter(|gpu| class(*gpu) == Some(best));
