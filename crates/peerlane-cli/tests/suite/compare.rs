@@ -1,6 +1,6 @@
 //! `compare` and `--what-if` as a user meets them.
 
-use crate::common::{file, json, out, refused};
+use crate::common::{command, file, json, out, path, refused};
 use serde_json::Value;
 
 #[test]
@@ -138,4 +138,31 @@ fn what_is_measured_alone_stands_in_its_row() {
     let rows = compared.lines().skip_while(|l| !l.starts_with("worst pair, one way")).take(2);
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().collect()).collect();
     assert_eq!((&rows[0][4..], &rows[1][..]), (&["-", "10.15"][..], &["measured", "20.10"][..]), "{compared}");
+}
+
+/// What is throttled in the later record stands first, and nothing else changed.
+#[test]
+fn two_records_of_a_machine_are_a_list_of_changes() {
+    let system = include_str!("../../../../systems/h200x4-vm.toml");
+    let slow = file("compare", "slow.toml", &format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.8\n"));
+    let record = |of: &str, name: &str| {
+        let path = path("compare", name);
+        let _ = std::fs::remove_file(&path);
+        let path = path.to_str().unwrap().to_owned();
+        assert!(command(&["measure", of, "--quick", "-o", &path]).status().unwrap().code() < Some(2));
+        path
+    };
+    let (before, after) = (record("h200x4-vm", "before.json"), record(&slow, "after.json"));
+    let text = out(&["compare", &before, &after]);
+    assert!(text.starts_with("before → after: 20 of 92 numbers changed"), "{text}");
+    assert!(text.lines().count() <= 10 && text.lines().skip(1).all(|line| line.contains("GPU2")), "{text}");
+    let changes = json(&["compare", "--json", &before, &after])["changes"].take();
+    let groups = changes["groups"].as_array().unwrap();
+    let pairs = groups.iter().find(|group| group["test"] == "pairs").unwrap();
+    let [was, now] = ["before", "after"].map(|key| pairs[key].as_f64().unwrap());
+    assert!(pairs["values"] == 3 && (now / was - 0.8).abs() < 0.005, "{pairs}");
+    assert!(out(&["compare", &before, &before]).starts_with("before → before.json: 0 of 92 numbers changed"));
+    // designs, and other machines, have none
+    assert_eq!(json(&["compare", "--json", &before, "hgx-h200"]).get("changes"), None);
+    assert!(out(&["compare", "-v", &before, &after]).contains("worst pair, one way"));
 }

@@ -391,7 +391,7 @@ fn gpu_memory_through_nics_is_measured_checked_reported_and_compared() {
     ];
     check_finds(&bad, &findings);
 
-    let compared = peerlane(&["compare", text(&sound), text(&bad)]);
+    let compared = peerlane(&["compare", "-v", text(&sound), text(&bad)]);
     let said = String::from_utf8(compared.stdout).unwrap();
     let figure = |name: &str| {
         let line = said.lines().skip_while(|line| !line.starts_with(name)).nth(1);
@@ -451,7 +451,7 @@ fn nics_are_measured_checked_reported_and_compared() {
     ];
     check_finds(&bad, &findings);
 
-    let compared = peerlane(&["compare", text(&sound), text(&bad)]);
+    let compared = peerlane(&["compare", "-v", text(&sound), text(&bad)]);
     let said = String::from_utf8(compared.stdout).unwrap();
     let figure = |name: &str| {
         // measured values stand below the prediction

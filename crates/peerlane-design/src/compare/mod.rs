@@ -4,6 +4,7 @@
 //! [`peerlane_model::model`] to sets of transfers, so that what binds is always named.
 
 mod bisection;
+mod changes;
 mod conclusion;
 mod full_width;
 mod lanes;
@@ -21,6 +22,7 @@ use peerlane_machine::schema::JsonSchema;
 use serde::Serialize;
 
 pub use bisection::Bisection;
+pub use changes::{Changed, Changes};
 pub use full_width::FullWidth;
 pub use lanes::Lanes;
 pub use latency::{ClassLatency, Latency, PredictedLatency};
@@ -64,6 +66,9 @@ pub struct ComparisonDocument {
     pub designs: Vec<Design>,
     /// What follows, in sentences that cite the figures.
     pub conclusion: Vec<String>,
+    /// Of two records of one machine, what changed from the first to the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
 }
 
 /// The figures of one design. Rates are in GB/s of 10⁹ bytes; an unknown figure is null.
@@ -127,7 +132,15 @@ pub struct Design {
 pub fn compare(subjects: &[Subject], parts: &Parts) -> ComparisonDocument {
     let designs: Vec<Design> = subjects.iter().map(|s| design(s, parts)).collect();
     let conclusion = conclusion::sentences(&designs);
-    ComparisonDocument { schema: "peerlane/comparison/2", designs, conclusion }
+    let changes = match subjects {
+        [Subject { machine: one, run: Some(before), .. }, Subject { machine: other, run: Some(after), .. }]
+            if one.name == other.name =>
+        {
+            changes::changes(before, after)
+        }
+        _ => None,
+    };
+    ComparisonDocument { schema: "peerlane/comparison/2", designs, conclusion, changes }
 }
 
 /// All figures of one.

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use peerlane::compare::{ComparisonDocument, Design};
+use peerlane::compare::{Changed, Changes, ComparisonDocument, Design};
 use peerlane::names::ranges;
 
 use super::figures;
 use super::line_width;
 use super::style::{self, paint};
-use super::text::{fit, hang, number, span, width, wrap};
+use super::text::{count, fit, hang, number, span, width, wrap};
 
 /// Columns of row labels.
 const LABEL: usize = 31;
@@ -30,6 +30,13 @@ struct Row {
 /// Writes the whole comparison.
 pub fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose: bool) -> io::Result<()> {
     let designs = &document.designs;
+    if let ([before, after], Some(found)) = (designs.as_slice(), &document.changes) {
+        changes(out, [&before.name, &after.name], found, verbose)?;
+        if !verbose {
+            return Ok(());
+        }
+        writeln!(out)?;
+    }
     let rows: Vec<Row> = figures::rows(document).iter().map(row).collect();
     let names: Vec<Vec<String>> = designs.iter().map(|d| broken(&d.name, COLUMN.0)).collect();
     let columns: Vec<usize> = (0..designs.len())
@@ -62,6 +69,37 @@ pub fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose: bool) 
         }
     }
     Ok(())
+}
+
+/// Groups of numbers that are shown without `-v`.
+const MOST_CHANGES: usize = 8;
+
+/// What changed from one record of a machine to the next.
+fn changes(out: &mut dyn Write, [before, after]: [&str; 2], found: &Changes, verbose: bool) -> io::Result<()> {
+    let Changes { compared, changed, others, groups, alone } = found;
+    let rest = match compared - changed {
+        0 => String::new(),
+        _ => format!("; 95 % of the others lie within {:.1} %", 1e2 * others),
+    };
+    let head = format!("{before} → {after}: {changed} of {} changed{rest}", count(*compared, "number"));
+    for line in wrap(&head, line_width()) {
+        writeln!(out, "{}", paint(style::HEADING, &line))?;
+    }
+    let shown = if verbose { groups.len() } else { MOST_CHANGES };
+    for group in groups.iter().take(shown) {
+        let Changed { test, ends, values, before, after, unit } = group;
+        let more = if *values > 1 { ", the most changed" } else { "" };
+        let change = format!("{:+.0} %", 1e2 * group.change());
+        let numbers = format!("  {change:>6}  {:>7} → {:<7} ", number(*before), number(*after));
+        hang(out, &numbers, &format!("{unit}, {test}: {ends}{more}"))?;
+    }
+    if groups.len() > shown {
+        writeln!(out, "  {} more; -v shows all, and the figures of both", count(groups.len() - shown, "group"))?;
+    }
+    match alone {
+        [0, 0] => Ok(()),
+        [a, b] => writeln!(out, "Only in {before}: {}; only in {after}: {}", count(*a, "number"), count(*b, "number")),
+    }
 }
 
 /// What the figures are.

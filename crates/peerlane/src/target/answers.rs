@@ -130,12 +130,21 @@ pub fn designs<T: AsRef<OsStr>>(
     opened: impl IntoIterator<Item = (T, Opened)>,
     edits: &[Edit],
 ) -> Result<Vec<(String, Case)>, OpenError> {
+    let opened: Vec<(String, Case)> = opened
+        .into_iter()
+        .flat_map(|(target, opened)| {
+            let target = target.as_ref().to_string_lossy().into_owned();
+            opened.cases.into_iter().map(move |case| (target.clone(), case))
+        })
+        .collect();
+    // records of one machine have the names that a person gave them
+    let alike = |name: &str| opened.iter().filter(|(_, case)| case.machine.name == name).count() > 1;
+    let own: Vec<bool> = opened.iter().map(|(_, case)| case.run().is_none() || !alike(&case.machine.name)).collect();
     let mut all: Vec<(String, Case)> = Vec::new();
-    for (target, opened) in opened {
-        for case in opened.cases {
-            let name = free_name(&all, &case.machine.name, &target.as_ref().to_string_lossy());
-            all.push((name, case));
-        }
+    for ((target, case), own) in opened.into_iter().zip(own) {
+        let name = if own { &case.machine.name } else { stem(&target) };
+        let name = free_name(&all, name, &target);
+        all.push((name, case));
     }
     known_names(edits, all.iter().map(|(_, case)| &case.machine))?;
     let mut compared = Vec::with_capacity(all.len());
@@ -152,6 +161,12 @@ pub fn compare(designs: &[(String, Case)]) -> ComparisonDocument {
     let subjects: Vec<Subject> =
         designs.iter().map(|(name, case)| Subject { name, machine: &case.machine, run: case.run() }).collect();
     compare::compare(&subjects, Parts::embedded())
+}
+
+/// A record's name without its folder and ending.
+fn stem(target: &str) -> &str {
+    let file = target.rsplit(['/', '\\']).next().unwrap_or(target);
+    file.strip_suffix(".json").filter(|stem| !stem.is_empty()).unwrap_or(file)
 }
 
 /// A unique name: the machine's, else the file's, else one with a number.
