@@ -1,6 +1,7 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod rate;
 mod told;
 
 use super::health::Health;
@@ -44,6 +45,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut steps: Vec<(usize, f64)> = Vec::new();
     let mut told = Told::default();
     let mut rates = Rates::default();
+    // how long the last step waited for data
+    let mut waits: Option<(String, usize)> = None;
     for (i, line) in text.iter() {
         if line.len() > 2000 {
             continue;
@@ -64,6 +67,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 health.sound(Area::Program, i);
             }
         } else if let Some((times, tokens)) = concurrency(line) {
+            told.holds(times, tokens);
             let bad = (times < FEW).then_some(Grade::Limit);
             let value = format!("{times:.2} of {tokens} tokens");
             health.judge(
@@ -79,6 +83,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
         } else if ended(line) || is_result(line) || is_row {
             health.sound(Area::Program, i);
+        } else if let Some((rate, unit)) = rate::of_work(line) {
+            health.sound(Area::Program, i);
+            told.works(rate, unit, i);
+            if let Some(wait) = rate::wait_for_data(line) {
+                waits = Some((wait, i));
+            }
         } else if met(line) {
             health.sound(Area::Job, i);
         } else if let Some(failed) = residuals(line) {
@@ -94,6 +104,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     if let Some((_, value, i)) = waiting {
         health.trouble(Area::Program, Grade::Limit, None, "requests wait for room in the KV cache:", &value, i);
+    }
+    if let Some((value, i)) = waits {
+        health.trouble(Area::Program, Grade::Note, None, "steps wait for data:", &value, i);
     }
     if steps.len() >= FEWEST_STEPS {
         for (i, loss) in &steps {
