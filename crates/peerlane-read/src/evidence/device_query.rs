@@ -237,7 +237,8 @@ mod tests {
             )
         };
         let found = scanned(scan, &(block(3) + &block(7)));
-        let lists = found.evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { Some(gpus) } else { None });
+        let lists =
+            found.evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { Some(gpus) } else { None });
         let addresses: Vec<String> =
             lists.flatten().map(|gpu| gpu.address.map_or_else(String::new, |at| at.to_string())).collect();
         assert_eq!(addresses, ["0000:03:00.0", "0000:07:00.0"]);

@@ -336,7 +336,10 @@ mod tests {
         assert_eq!(kinds(report), [(cut.to_owned(), OpenKind::Error)]);
         // what only carries another exception
         let wrapper = format!("{report}torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 0:\n");
-        assert_eq!(kinds(&format!("{wrapper}{report}ValueError: one\n")), [("ValueError: one".to_owned(), OpenKind::End)]);
+        assert_eq!(
+            kinds(&format!("{wrapper}{report}ValueError: one\n")),
+            [("ValueError: one".to_owned(), OpenKind::End)]
+        );
         assert_eq!(kinds(&format!("{wrapper}{report}")), [(cut.to_owned(), OpenKind::End)]);
         assert_eq!(kinds(&wrapper).len(), 1, "a wrapper alone is all that is known");
         // the cause, and not what follows from it

@@ -11,6 +11,9 @@ use told::Told;
 
 const TOOL: &str = "program's log";
 
+/// The longest line in which a server prints its settings, in bytes.
+const LONGEST_START: usize = 20_000;
+
 /// Fewer steps are no training.
 const FEWEST_STEPS: usize = 3;
 
@@ -49,6 +52,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut waits: Option<(String, usize)> = None;
     for (i, line) in text.iter() {
         if line.len() > 2000 {
+            // a server prints all its settings in one line
+            if line.len() < LONGEST_START
+                && let Some(words) = begins(line)
+            {
+                told.starts(words, i);
+            }
             continue;
         }
         let is_row = rates.is_row(line);

@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_report_that_was_cut_judges_nothing() {
-        let report = health(scan, " GDS release version: 1.9.0\n NVMe P2PDMA        : Unsupported\n NVMe               : Un");
+        let report =
+            health(scan, " GDS release version: 1.9.0\n NVMe P2PDMA        : Unsupported\n NVMe               : Un");
         assert_eq!((report.troubles[0].grade, report.sound), (Grade::Note, 0));
         assert!(report.troubles[0].value.starts_with("no driver for NVMe P2PDMA;"), "{report:?}");
     }

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn samples_of_a_script() {
-        let line = |load: u32, watts: &str| format!("[08:13:09]   test running: 60s, GPU {load}%, {watts}W, 63C, 2489MHz\n");
+        let line =
+            |load: u32, watts: &str| format!("[08:13:09]   test running: 60s, GPU {load}%, {watts}W, 63C, 2489MHz\n");
         let report = health(scan, &(line(96, "40.4") + &line(96, "34.1") + &line(0, "12.0")));
         assert_eq!((report.area, report.sound), (Area::Program, 3));
         assert_eq!(

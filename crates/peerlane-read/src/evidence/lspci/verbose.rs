@@ -307,7 +307,9 @@ c1:00.0 3D controller: NVIDIA Corporation GA100 (rev a1)
     #[test]
     fn windows_without_an_address() {
         let read = |regions: &str| {
-            let found = read(&format!("01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [RTX 3090] (rev a1)\n{regions}"));
+            let found = read(&format!(
+                "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [RTX 3090] (rev a1)\n{regions}"
+            ));
             let of = |fact: &Fact| if let Fact::Kernel(facts) = fact { facts.unassigned.clone() } else { Vec::new() };
             found.evidence.iter().flat_map(|e| of(&e.fact)).map(|window| window.bar).collect::<Vec<_>>()
         };

@@ -4,7 +4,7 @@
 use super::super::health::Health;
 use super::super::text::Span;
 use super::super::{Fact, Found, GpuFacts, Text};
-use peerlane_machine::fact::{Area, Grade};
+use peerlane_machine::fact::{Area, Grade, Message};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "ggml's log";
@@ -101,9 +101,11 @@ impl Ggml {
         let is_able = |gpu: &&GpuFacts| gpu.compute_capability.is_some_and(|known| known >= WITH_TENSOR_CORES);
         let able = self.gpus.iter().filter(is_able).count();
         if let Some(i) = self.without_tensor_cores.filter(|_| able > 0) {
-            let what = "the build does not use the tensor cores (CUDA_USE_TENSOR_CORES: no) of";
-            let value = format!("{able} {}", if able == 1 { "GPU that has them" } else { "GPUs that have them" });
-            health.trouble(Area::Program, Grade::Limit, None, what, &value, i);
+            let gpus = format!("{able} {}", if able == 1 { "GPU that has them" } else { "GPUs that have them" });
+            let quote = text.line(i).trim().to_owned();
+            let parts = vec![("gpus", gpus)];
+            let message = Message { id: "ggml-no-tensor-cores", parts, quote, host: None, count: 1 };
+            found.push(text, TOOL, text.numbers(i, i), Fact::Message(message));
         }
         let [prompt, generated] = self.rates;
         let mut told = self.told;
@@ -213,12 +215,6 @@ mod tests {
         scanned(scan, body).evidence.into_iter().flat_map(|e| of(e.fact)).collect()
     }
 
-    fn troubles(body: &str) -> Vec<(Grade, String)> {
-        let of = |fact| if let Fact::Health(report) = fact { report.troubles } else { Vec::new() };
-        let all = scanned(scan, body).evidence.into_iter().flat_map(|e| of(e.fact));
-        all.map(|one| (one.grade, format!("{} {}", one.what, one.value))).collect()
-    }
-
     #[test]
     fn devices_of_all_ages() {
         for body in [
@@ -239,10 +235,15 @@ mod tests {
     #[test]
     fn tensor_cores_that_a_build_leaves_out() {
         let body = |capability: &str| {
-            format!("ggml_init_cublas: GGML_CUDA_FORCE_MMQ:   yes\nggml_init_cublas: CUDA_USE_TENSOR_CORES: no\nggml_init_cublas: found 1 CUDA devices:\n  Device 0: Card X, compute capability {capability}\n")
+            format!(
+                "ggml_init_cublas: GGML_CUDA_FORCE_MMQ:   yes\nggml_init_cublas: CUDA_USE_TENSOR_CORES: no\nggml_init_cublas: found 1 CUDA devices:\n  Device 0: Card X, compute capability {capability}\n"
+            )
         };
-        assert_eq!(troubles(&body("8.6"))[0].0, Grade::Limit);
-        assert_eq!(troubles(&body("6.1")), []);
+        let said = |capability: &str| {
+            let found = scanned(scan, &body(capability));
+            found.evidence.iter().filter(|e| matches!(e.fact, Fact::Message(_))).count()
+        };
+        assert_eq!((said("8.6"), said("6.1")), (1, 0));
     }
 
     #[test]
