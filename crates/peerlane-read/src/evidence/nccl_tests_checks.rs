@@ -9,11 +9,11 @@ use peerlane_machine::fact::Area;
 const TOOL: &str = "nccl-tests";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["Out of bounds values"]) {
-        if text.holds(&["algbw"]) {
-            rows(text, found);
-        }
+    if !text.holds_one_of(&["Out of bounds values", "algbw"]) {
         return;
+    }
+    if !text.holds(&["Out of bounds values"]) {
+        return rows(text, found);
     }
     let mut health = Health::default();
     let mut is_checked = true;

@@ -156,7 +156,7 @@ fn begins(line: &str) -> Option<String> {
     };
     let model = model.map_or_else(String::new, |model| format!(", {model}"));
     let gpus = number("tensor_parallel_size").or_else(|| number("tp_size"));
-    let gpus = gpus.map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
+    let gpus = gpus.filter(|n| *n != "1").map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
     Some(format!("{name}{model}{gpus}"))
 }
 

@@ -14,7 +14,7 @@ const SLOWER: f64 = 0.7;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut health = Health::default();
-    if text.holds(&["XferType: ", "Data Verification "]) {
+    if text.holds_one_of(&["XferType: ", "Data Verification "]) {
         gdsio(text, &mut health);
     }
     if text.holds_one_of(&["Platform verification ", "GDS release version:", "NVMe P2PDMA "]) {
