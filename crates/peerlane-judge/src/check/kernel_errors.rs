@@ -1,6 +1,7 @@
 //! What the kernel logged about GPUs, NVSwitches and PCIe links: Xid and SXid errors, advanced error reports, accesses that
 //! the IOMMU refused, and memory windows without address space.
 
+mod pcie;
 mod xids;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,7 @@ fn run(view: &View) -> Vec<Raised> {
         raised.extend(asked_for(view));
     }
     raised.extend(switch_errors(view, &logs));
-    raised.extend(pcie_errors(view, &log));
+    raised.extend(pcie::errors(view, &log, &logs));
     raised.extend(refused_accesses(view, &logs));
     raised.extend(no_address_space(view, &logs));
     raised.extend(hardware_errors_of_amd(view, &logs));
@@ -282,41 +283,6 @@ fn switch_errors(view: &View, logs: &[&KernelFacts]) -> Vec<Raised> {
         of_class(Info, "errors that are not fatal", watch, &|x| !x.fatal && !stalls(x) && !costs(x)),
     ];
     all.into_iter().flatten().collect()
-}
-
-fn pcie_errors(view: &View, log: &Log) -> Vec<Raised> {
-    let mut raised = Vec::new();
-    // a GPU that fell off the bus explains errors of the port above it
-    let explained = port_of_lost(view, log);
-    for (kind, devices) in &log.pcie {
-        let mut devices = devices.clone();
-        devices.retain(|address, _| Some(*address) != explained);
-        if devices.is_empty() {
-            continue;
-        }
-        let most = devices.values().copied().max().unwrap_or_default();
-        let (what, severity) = match kind {
-            PcieErrorKind::Corrected if most <= FEW => ("corrected", Info),
-            PcieErrorKind::Corrected => ("corrected", Warning),
-            PcieErrorKind::NonFatal => ("uncorrected", Warning),
-            PcieErrorKind::Fatal => ("fatal", Error),
-        };
-        let mut of_link = report(view, severity, &devices, |names| format!("The kernel logged {what} PCIe errors of {names}"))
-            .expected(format!("no uncorrected errors, and at most {FEW} corrected ones"))
-            .measured(format!("errors: {}", counts(view, &devices)))
-            .fix(
-                "Reseat the card of that link, and its riser or cable if it has one. If the errors go on, lower the link's \
-                 generation in the BIOS: if they stop then, the riser or cable is not rated for the generation; if not, \
-                 try the card in another slot.",
-            )
-            .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
-        // chance is no fault
-        if severity == Info {
-            of_link.finding.kind = Measurement;
-        }
-        raised.push(of_link);
-    }
-    raised
 }
 
 /// Accesses of GPUs and adapters that the IOMMU refused.

@@ -64,6 +64,7 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
         "transfers" => view.machine.is_measured(),
         "ranks-in-one-collective" => is_one_collective(all) == Some(true),
+        "ranks-in-other-sizes" => are_sizes_apart(all),
         "ranks-in-other-collectives" => is_one_collective(all) == Some(false),
         _ => all.of.contains_key(name),
     }
@@ -88,6 +89,16 @@ fn is_one_collective(all: &Reported) -> Option<bool> {
     }
     let several = groups.values().filter(|ranks| ranks.len() > 1);
     several.map(|ranks| ranks.values().collect::<BTreeSet<_>>().len() == 1).reduce(|a, b| a && b)
+}
+
+/// Whether ranks give one collective different sizes, which only exchanges between single ranks may do.
+fn are_sizes_apart(all: &Reported) -> bool {
+    const MAY_DIFFER: [&str; 6] = ["ALLTOALL", "SEND", "RECV", "GATHER", "SCATTER", "BARRIER"];
+    all.of.get("torch-watchdog").into_iter().flatten().any(|(message, _)| {
+        let is_even = message.part("op").is_some_and(|op| !MAY_DIFFER.iter().any(|other| op.starts_with(other)));
+        let several = |name: &str| message.part(name).is_some_and(|list| list.contains(", "));
+        is_even && several("rank") && several("size")
+    })
 }
 
 /// Whether a message of this entry was reported of the machine.

@@ -96,7 +96,7 @@ pub enum PcieErrorKind {
 }
 
 /// PCIe errors of one kind that the kernel logged of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PcieError {
     /// The device.
     pub address: PciAddress,
@@ -104,6 +104,10 @@ pub struct PcieError {
     pub kind: PcieErrorKind,
     /// How many.
     pub count: u32,
+    /// Bits of the status that name them: `BadTLP`, `CmpltTO`.
+    pub bits: Vec<&'static str>,
+    /// Whether further errors came before the kernel had read the first.
+    pub is_burst: bool,
 }
 
 /// What the kernel reports of GPUs, PCIe and the IOMMU.

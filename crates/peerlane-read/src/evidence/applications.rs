@@ -1,6 +1,8 @@
 //! Benchmarks and applications of computing centres: that they came to their end, that their results are right, the GPUs that they use, and
 //! STREAM's rates of a GPU's memory beside what the memory can do.
 
+mod harness;
+
 use super::health::Health;
 use super::text::Span;
 use super::{Fact, Found, GpuFacts, Text};
@@ -58,6 +60,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     if text.holds_one_of(&said) {
         results(text, &mut health);
     }
+    harness::scan(text, &mut health);
     stream(text, &mut health, found);
     health.push(text, TOOL, found);
     if text.holds(&["compute cap.: "]) {

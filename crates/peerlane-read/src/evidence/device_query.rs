@@ -34,6 +34,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 run.gpus.push(gpu);
             }
             (run.last, run.open) = (i, true);
+        } else if run.may_begin() && begins_without_head(line) && run.gpus.len() <= MAX_LISTED {
+            run.first = if run.gpus.is_empty() { i } else { run.first };
+            run.gpus.push(GpuFacts::default());
+            (run.last, run.open) = (i, true);
         } else if run.open {
             if run.gpus.last_mut().is_some_and(|gpu| field(line, gpu)) {
                 run.last = i;
@@ -41,8 +45,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if let Some(gpu) = run.gpus.last().filter(|gpu| is_without_ecc(line, gpu)) {
                 found.push(text, TOOL, text.numbers(i, i), ecc_off(gpu, line));
             }
-            // the last line of a block
-            run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
+            // the last line of a block; one that was cut out ends with the paragraph
+            let is_cut = line.is_empty() && run.gpus.last().is_some_and(|gpu| gpu.index.is_none());
+            run.open = !is_cut && !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
         }
         match peer_access(line) {
             Some(([(from, _), (to, _)], answer @ ("Yes" | "No"))) => access.add((from, to), answer == "Yes", i),
@@ -67,8 +72,15 @@ struct Run {
 }
 
 impl Run {
+    /// Whether a block may begin without a head: the one before has its own, or has ended.
+    fn may_begin(&self) -> bool {
+        !self.open || self.gpus.last().is_some_and(|gpu| gpu.index.is_none() && gpu.memory.is_some())
+    }
+
     fn flush(&mut self, text: &Text, found: &mut Found) {
-        let run = std::mem::take(self);
+        let mut run = std::mem::take(self);
+        // a title alone shows nothing
+        run.gpus.retain(|gpu| gpu.index.is_some() || gpu.memory.is_some() && gpu.compute_capability.is_some());
         if run.gpus.is_empty() {
             return;
         }
@@ -76,7 +88,13 @@ impl Run {
             let message = format!("{} of {count} detected devices are listed", run.gpus.len());
             found.warn(text, TOOL, text.numbers(line, run.last), message);
         }
+        // what it reports of a GPU the driver has answered
+        let mut health = Health::default();
+        for _ in run.gpus.iter().filter(|gpu| gpu.memory.is_some()) {
+            health.sound(Area::Driver, run.first);
+        }
         found.push(text, TOOL, text.numbers(run.first, run.last), Fact::Gpus(run.gpus));
+        health.push(text, TOOL, found);
     }
 }
 
@@ -90,6 +108,11 @@ fn device(line: &str) -> Option<GpuFacts> {
     let (index, name) = line.strip_prefix("Device ")?.split_once(": \"")?;
     let name = name.strip_suffix('"')?;
     Some(GpuFacts::listed(index.parse().ok()?, name))
+}
+
+/// Whether a device's block begins here without its own head, as people copy it: `CUDA Driver Version / Runtime Version  10.1 / 10.0`.
+fn begins_without_head(line: &str) -> bool {
+    line.strip_prefix("CUDA Driver Version / Runtime Version").is_some_and(|rest| rest.starts_with([' ', ':', '\t']))
 }
 
 /// Reads one line of a device's block; false where nothing of it is kept.
@@ -197,9 +220,31 @@ mod tests {
         let gpu = &gpus[0];
         assert_eq!(gpu.address.unwrap().to_string(), "000a:19:03.0");
         assert_eq!((gpu.memory, gpu.compute_capability), (Some(Bytes(8 << 30)), Some((6, 1))));
-        let Fact::P2p(p2p) = &found.evidence[1].fact else { panic!() };
+        let p2p = found.evidence.iter().find_map(|e| if let Fact::P2p(p2p) = &e.fact { Some(p2p) } else { None });
+        let Some(p2p) = p2p else { panic!("{found:?}") };
         assert_eq!(p2p.cells, [[None, Some(P2pStatus::NotSupported)], [Some(P2pStatus::Ok), None]]);
         assert_eq!(found.warnings.len(), 1, "one device is missing");
+    }
+
+    #[test]
+    fn blocks_that_were_copied_without_their_heads() {
+        let block = |bus: u32| {
+            format!(
+                "Card {bus} deviceQuery:\nCUDA Driver Version / Runtime Version          12.4 / 12.1\n\
+                 CUDA Capability Major/Minor version number:    8.6\n\
+                 Total amount of global memory:                 8192 MBytes (8589934592 bytes)\n\
+                 Device PCI Domain ID / Bus ID / location ID:   0 / {bus} / 0\n\n"
+            )
+        };
+        let found = scanned(scan, &(block(3) + &block(7)));
+        let lists =
+            found.evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { Some(gpus) } else { None });
+        let addresses: Vec<String> =
+            lists.flatten().map(|gpu| gpu.address.map_or_else(String::new, |at| at.to_string())).collect();
+        assert_eq!(addresses, ["0000:03:00.0", "0000:07:00.0"]);
+        let sound = found.evidence.iter().any(|e| matches!(&e.fact, Fact::Health(report) if report.sound == 2));
+        assert!(sound, "{found:?}");
+        assert_eq!(scanned(scan, "CUDA Driver Version / Runtime Version 12.4 / 12.1\n"), Found::default());
     }
 
     #[test]

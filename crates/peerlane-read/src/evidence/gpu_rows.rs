@@ -1,5 +1,7 @@
 //! Rows that monitors print for each GPU: `gpustat`, `nvidia-smi dmon`.
 
+mod samples;
+
 use super::health::Health;
 use super::text::Used;
 use super::words::{mebibytes, number_and_unit};
@@ -12,6 +14,7 @@ const DMON: &str = "nvidia-smi dmon";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     gpustat(text, found);
     dmon(text, found);
+    samples::scan(text, found);
 }
 
 /// Rows of `gpustat`, which lists every GPU.

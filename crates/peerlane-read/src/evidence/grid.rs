@@ -85,6 +85,14 @@ fn read_rows(text: &Text, header: usize, corner: &str, spaced: bool) -> Option<G
             break;
         }
         let short = cells.len() < grid.cols.len();
+        // where the text ends within a row, its last number may be a part of one
+        if short && is_end_of_text(text, i) {
+            cells.pop();
+        }
+        if cells.is_empty() {
+            grid.cut = true;
+            break;
+        }
         cells.resize(grid.cols.len(), None);
         grid.rows.push(number);
         grid.cells.push(cells);
@@ -95,6 +103,11 @@ fn read_rows(text: &Text, header: usize, corner: &str, spaced: bool) -> Option<G
         }
     }
     (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// Whether nothing follows a line but blank lines and the fence of a document.
+fn is_end_of_text(text: &Text, i: usize) -> bool {
+    (i + 1..text.len()).all(|k| matches!(text.line(k).trim(), "" | "```" | "~~~" | "..." | "…"))
 }
 
 /// The columns, and whether the last one was left out: `9     1` is 9 and a 10 that is cut at the terminal's edge.
@@ -143,8 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_number_of_a_text_that_is_cut_may_be_a_part() {
+        let g = grid(" 0 1 2\n 0 1.5 2.5 3.5\n 1 2.5 3", "").unwrap();
+        assert_eq!((g.cells[1].clone(), g.cut), (vec![Some(2.5), None, None], true));
+        assert_eq!(grid(" 0 1 2\n 0 1.5 2.5 3.5\n 1 2", "").unwrap().rows, [0]);
+    }
+
+    #[test]
     fn short_and_missing_rows_are_said() {
-        let g = grid(" 0 1 2\n 0 1 2 3\n...\n 2 4\n", "").unwrap();
+        let g = grid(" 0 1 2\n 0 1 2 3\n...\n 2 4\nend\n", "").unwrap();
         assert_eq!(g.cells[1], [Some(4.0), None, None]);
         assert_eq!((g.rows, g.cut), (vec![0, 2], true));
     }

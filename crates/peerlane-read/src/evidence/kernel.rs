@@ -7,6 +7,7 @@ mod gpus;
 mod host;
 mod iommu;
 mod links;
+mod pcie_errors;
 mod windows;
 
 use super::line_head::is_stamp_of_kernel;
@@ -14,7 +15,7 @@ use super::said::is_only_said;
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
-use super::{IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
+use super::{IommuDomain, KernelFacts, LimitedLink, Logged};
 use devices::Devices;
 use host::Host;
 use links::Links;
@@ -61,6 +62,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut lines = Span::default();
     let (mut windows, mut devices, mut host) = (Windows::default(), Devices::default(), Host::default());
     let (mut ports, mut links) = (freebsd::Ports::default(), Links::default());
+    let mut errors = pcie_errors::Details::default();
     let mut of_kernel = 0;
     let (mut by_log, mut has_iommu) = (false, false);
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
@@ -71,6 +73,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         let mut is_read = read_line(line, &mut facts) || windows.read(line, &mut facts);
+        is_read |= errors.read(line, &mut facts);
         if let Some(message) = message(line).or(is_console.then_some(line)) {
             of_kernel += 1;
             facts.is_portable |= host::shows_portable(message);
@@ -144,7 +147,10 @@ pub(super) fn is_read(line: &str) -> bool {
 /// Reads a line of a log; whether it was one of those that matter.
 fn read_line(line: &str, facts: &mut KernelFacts) -> bool {
     if let Some((device, rest)) = line.split_once(": PCIe Bus Error: severity=") {
-        return bus_error(device, rest, facts).is_some();
+        return pcie_errors::bus_error(device, rest, facts).is_some();
+    }
+    if pcie_errors::bit(line).is_some() {
+        return true;
     }
     if let Some((device, rest)) = line.split_once(" Gb/s available PCIe bandwidth, limited by ") {
         return limited(device, rest, facts).is_some();
@@ -202,27 +208,6 @@ fn width(text: &str) -> Option<PcieWidth> {
     width.raw_rate().map(|_| width)
 }
 
-/// `nvidia 0000:17:00.0` before, `Corrected, type=Data Link Layer, (Transmitter ID)` after.
-fn bus_error(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
-    let address: PciAddress = device.split_whitespace().next_back()?.parse().ok()?;
-    let rest = rest.to_ascii_lowercase();
-    let kind = if rest.starts_with("correct") {
-        PcieErrorKind::Corrected
-    } else if rest.contains("non-fatal") || rest.contains("nonfatal") {
-        PcieErrorKind::NonFatal
-    } else if rest.contains("fatal") {
-        PcieErrorKind::Fatal
-    } else {
-        return None;
-    };
-    if let Some(known) = facts.pcie_errors.iter_mut().find(|e| (e.address, e.kind) == (address, kind)) {
-        known.count = known.count.saturating_add(1);
-    } else if facts.pcie_errors.len() < MOST {
-        facts.pcie_errors.push(PcieError { address, kind, count: 1 });
-    }
-    Some(())
-}
-
 /// The words of a command line that matter, where the line is one: after the kernel's own words for it, from
 /// `BOOT_IMAGE=` on, or nothing but settings in a text of one line, as a collected file has it.
 fn command_line(line: &str, alone: bool) -> Option<Vec<&str>> {
@@ -245,7 +230,7 @@ fn command_line(line: &str, alone: bool) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane_machine::fact::{Recovery, Unassigned, Xid};
+    use peerlane_machine::fact::{PcieErrorKind, Recovery, Unassigned, Xid};
     use peerlane_machine::units::Bytes;
 
     fn scanned(text: &str) -> Option<(&'static str, KernelFacts)> {

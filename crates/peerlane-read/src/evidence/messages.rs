@@ -215,6 +215,9 @@ fn add_rank(known: &mut Message, parts: &[(&'static str, &str)]) {
     };
     add("seq", seq);
     add("rank", rank);
+    if let Some(size) = new("size") {
+        add("size", size);
+    }
 }
 
 /// A message that begins further behind the head of its line is quoted alone.

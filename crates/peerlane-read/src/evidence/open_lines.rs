@@ -67,7 +67,9 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
             }
             None => {
                 forms.insert(form, all.len());
-                let quote = rest.chars().take(MAX_QUOTE).collect();
+                // a report that is cut says where it was
+                let place = tracebacks.cut_at(i).map(|place| format!("{rest} cut, at {place}"));
+                let quote = place.as_deref().unwrap_or(rest).chars().take(MAX_QUOTE).collect();
                 let kind = kind(&head, rest, tracebacks.ends_program(i));
                 // a log of the system goes on, whatever failed
                 let went_on = !head.is_system && went_on::may_be_passed(rest, kind);
@@ -330,7 +332,16 @@ mod tests {
         // it went on, or the text is cut
         let went_on = format!("{report}ValueError: one\n{}", "step\n".repeat(20));
         assert_eq!(kinds(&went_on), [("ValueError: one".to_owned(), OpenKind::Exception)]);
-        assert_eq!(kinds(report), [("Traceback (most recent call last):".to_owned(), OpenKind::Error)]);
+        let cut = "Traceback (most recent call last): cut, at a.py, line 2, in f: raise Failed(timeout=3)";
+        assert_eq!(kinds(report), [(cut.to_owned(), OpenKind::Error)]);
+        // what only carries another exception
+        let wrapper = format!("{report}torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 0:\n");
+        assert_eq!(
+            kinds(&format!("{wrapper}{report}ValueError: one\n")),
+            [("ValueError: one".to_owned(), OpenKind::End)]
+        );
+        assert_eq!(kinds(&format!("{wrapper}{report}")), [(cut.to_owned(), OpenKind::End)]);
+        assert_eq!(kinds(&wrapper).len(), 1, "a wrapper alone is all that is known");
         // the cause, and not what follows from it
         let chain = format!(
             "{report}ValueError: one\n\nThe above exception was the direct cause of the following exception:\n\n\

@@ -1,6 +1,7 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod rate;
 mod told;
 
 use super::health::Health;
@@ -9,6 +10,9 @@ use peerlane_machine::fact::{Area, Grade};
 use told::Told;
 
 const TOOL: &str = "program's log";
+
+/// The longest line in which a server prints its settings, in bytes.
+const LONGEST_START: usize = 20_000;
 
 /// Fewer steps are no training.
 const FEWEST_STEPS: usize = 3;
@@ -44,8 +48,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut steps: Vec<(usize, f64)> = Vec::new();
     let mut told = Told::default();
     let mut rates = Rates::default();
+    // how long the last step waited for data
+    let mut waits: Option<(String, usize)> = None;
     for (i, line) in text.iter() {
         if line.len() > 2000 {
+            // a server prints all its settings in one line
+            if line.len() < LONGEST_START
+                && let Some(words) = begins(line)
+            {
+                told.starts(words, i);
+            }
             continue;
         }
         let is_row = rates.is_row(line);
@@ -64,6 +76,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 health.sound(Area::Program, i);
             }
         } else if let Some((times, tokens)) = concurrency(line) {
+            told.holds(times, tokens);
             let bad = (times < FEW).then_some(Grade::Limit);
             let value = format!("{times:.2} of {tokens} tokens");
             health.judge(
@@ -79,6 +92,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
         } else if ended(line) || is_result(line) || is_row {
             health.sound(Area::Program, i);
+        } else if let Some((rate, unit)) = rate::of_work(line) {
+            health.sound(Area::Program, i);
+            told.works(rate, unit, i);
+            if let Some(wait) = rate::wait_for_data(line) {
+                waits = Some((wait, i));
+            }
         } else if met(line) {
             health.sound(Area::Job, i);
         } else if let Some(failed) = residuals(line) {
@@ -94,6 +113,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     if let Some((_, value, i)) = waiting {
         health.trouble(Area::Program, Grade::Limit, None, "requests wait for room in the KV cache:", &value, i);
+    }
+    if let Some((value, i)) = waits {
+        health.trouble(Area::Program, Grade::Note, None, "steps wait for data:", &value, i);
     }
     if steps.len() >= FEWEST_STEPS {
         for (i, loss) in &steps {
@@ -134,7 +156,7 @@ fn begins(line: &str) -> Option<String> {
     };
     let model = model.map_or_else(String::new, |model| format!(", {model}"));
     let gpus = number("tensor_parallel_size").or_else(|| number("tp_size"));
-    let gpus = gpus.map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
+    let gpus = gpus.filter(|n| *n != "1").map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
     Some(format!("{name}{model}{gpus}"))
 }
 

@@ -43,6 +43,8 @@ struct Output {
 #[derive(Default)]
 struct Agent {
     kind: Option<String>,
+    /// Its short name: `gfx942` of a GPU, a CPU's product.
+    label: Option<String>,
     name: Option<String>,
     uuid: Option<String>,
     place: Option<u32>,
@@ -50,8 +52,28 @@ struct Agent {
     memory: Option<Bytes>,
 }
 
+impl Agent {
+    /// What an agent is by its names, where its kind was left out.
+    fn guess(&self) -> Option<&'static str> {
+        let (label, name) = (self.label.as_deref()?, self.name.as_deref()?);
+        let is_gpu = label.strip_prefix("gfx").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_alphanumeric()));
+        let is_cpu =
+            label == name && ["Processor", "EPYC", "Xeon", "Ryzen", "CPU"].iter().any(|word| name.contains(word));
+        if is_gpu { Some("GPU") } else { is_cpu.then_some("CPU") }
+    }
+}
+
 impl Output {
     fn take(&mut self, key: &str, value: &str, i: usize) {
+        // a list that was filtered has no heads: each name begins an agent; other names are of its instruction set
+        if key == "Name" && !value.starts_with("amdgcn") {
+            if self.agent.kind.is_none() && self.agent.label.is_some() {
+                self.end();
+            }
+            self.agent.label = Some(value.to_owned());
+            self.lines.add(i);
+            return;
+        }
         let agent = &mut self.agent;
         match key {
             "Marketing Name" if !value.is_empty() => agent.name = Some(value.to_owned()),
@@ -71,7 +93,7 @@ impl Output {
 
     fn end(&mut self) {
         let agent = std::mem::take(&mut self.agent);
-        match agent.kind.as_deref() {
+        match agent.kind.as_deref().or(agent.guess()) {
             Some("GPU") if self.gpus.len() < MOST => self.gpus.push(GpuFacts {
                 index: u32::try_from(self.gpus.len()).ok(),
                 name: agent.name,
@@ -114,6 +136,16 @@ mod tests {
         assert_eq!((gpu.index, gpu.name.as_deref()), (Some(0), Some("AMD Instinct MI300X")));
         assert_eq!(gpu.address.unwrap().to_string(), "0000:05:00.0");
         assert_eq!(gpu.memory, Some(Bytes(201_310_208 * 1024)));
+    }
+
+    #[test]
+    fn a_list_that_was_filtered() {
+        let gpu = "  Name:                    gfx942\n  Marketing Name:          AMD Instinct MI300X\n      Name:                    amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-\n";
+        let cpu = "  Name:                    AMD EPYC 9654 96-Core Processor\n  Marketing Name:          AMD EPYC 9654 96-Core Processor\n";
+        let found = scanned(scan, &format!("{cpu}{cpu}{gpu}{gpu}  Name:                    gfx9"));
+        let [gpus, host] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let (Fact::Gpus(gpus), Fact::Host(host)) = (&gpus.fact, &host.fact) else { panic!() };
+        assert_eq!((gpus.len(), gpus[1].name.as_deref(), host.sockets), (2, Some("AMD Instinct MI300X"), Some(2)));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Servers of models that are not Python's: llama.cpp, Ollama and Triton. Their GPUs, how much of a model lies on them, and requests.
 
+mod ggml;
+
 use super::health::Health;
 use super::text::Span;
 use super::{Fact, Found, GpuFacts, Text};
+use ggml::Ggml;
 use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "server's log";
@@ -10,29 +13,35 @@ const TOOL: &str = "server's log";
 /// More GPUs than any machine has.
 const MOST: usize = 512;
 
+/// Longer lines are data.
+const LONGEST: usize = 2000;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    const HALLMARKS: [&str; 6] = [
-        "ggml_cuda_init: found ",
+    const HALLMARKS: [&str; 11] = [
+        "ggml_",
         "layers to GPU",
+        "llama_",
+        "load_tensors: ",
+        "whisper_print_timings",
+        "img completed in ",
+        "generate_image completed in ",
         "msg=\"inference compute\"",
         "[GIN] ",
         "GRPCInferenceService",
         "server is listening on http",
     ];
-    if !text.holds(&HALLMARKS) {
+    if !text.holds_one_of(&HALLMARKS) {
         return;
     }
     let (mut gpus, mut lines, mut health): (Vec<GpuFacts>, Span, Health) =
         (Vec::new(), Span::default(), Health::default());
-    let (is_triton, mut is_list) = (text.holds(&["GRPCInferenceService"]), false);
-    // the model that was loaded last says how much of it lies on the GPUs
-    let mut layers: Option<(u32, u32, usize)> = None;
+    let is_triton = text.holds(&["GRPCInferenceService"]);
+    let mut ggml = Ggml::default();
     for (i, line) in text.iter() {
-        let gpu = if is_list { of_ggml(line) } else { None };
-        is_list = line.contains("ggml_cuda_init: found ")
-            || line.contains("ggml_hip_init: found ")
-            || is_list && gpu.is_some();
-        if let Some(gpu) = gpu.or_else(|| of_ollama(line)) {
+        if line.len() > LONGEST || ggml.read(line, i, &mut health) {
+            continue;
+        }
+        if let Some(gpu) = of_ollama(line) {
             let is_new = gpus.iter().all(|known| known.index != gpu.index || known.uuid != gpu.uuid);
             if is_new && gpus.len() < MOST {
                 gpus.push(gpu);
@@ -41,8 +50,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
         } else if line.contains("msg=\"inference compute\"") && line.contains(" library=cpu") {
             health.trouble(Area::Driver, Grade::Limit, None, "Ollama computes with the CPU:", "no GPU found", i);
-        } else if let Some((on, all)) = offloaded(line) {
-            layers = Some((on, all, i));
+        } else if let Some((on, all)) = of_ollama_layers(line) {
+            let bad = (on < all).then_some(Grade::Limit);
+            let what = "layers of the model on GPUs, and the others on the CPU:";
+            health.judge(Area::Program, bad, None, what, &format!("{on} of {all}"), i);
         } else if line.contains("server is listening on http") || line.contains("Started GRPCInferenceService at ") {
             health.sound(Area::Program, i);
         } else if let Some(status) = answer(line) {
@@ -53,33 +64,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Program, bad, None, &format!("the model {model} is"), state, i);
         }
     }
-    if let Some((on, all, i)) = layers {
-        let bad = (on < all).then_some(Grade::Limit);
-        health.judge(
-            Area::Program,
-            bad,
-            None,
-            "layers of the model on GPUs, and the others on the CPU:",
-            &format!("{on} of {all}"),
-            i,
-        );
-    }
+    ggml.push(text, &mut health, found);
     if let Some(lines) = lines.numbers(text) {
         found.push(text, TOOL, lines, Fact::Gpus(gpus));
     }
     health.push(text, TOOL, found);
-}
-
-/// `  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes`.
-fn of_ggml(line: &str) -> Option<GpuFacts> {
-    let (_, rest) = line.split_once("Device ")?;
-    let (number, rest) = rest.split_once(": ")?;
-    let (name, rest) = rest.split_once(", compute capability ")?;
-    let (major, minor) = rest.split(',').next()?.split_once('.')?;
-    Some(GpuFacts {
-        compute_capability: Some((major.trim().parse().ok()?, minor.trim().parse().ok()?)),
-        ..GpuFacts::listed(number.parse().ok()?, name)
-    })
 }
 
 /// `… msg="inference compute" id=GPU-11 library=cuda … name="NVIDIA X" total="23.7 GiB"`.
@@ -93,10 +82,11 @@ fn of_ollama(line: &str) -> Option<GpuFacts> {
     is_gpu.then(|| GpuFacts { name: Some(name.to_owned()), uuid: id, ..GpuFacts::default() })
 }
 
-/// `load_tensors: offloaded 33/33 layers to GPU`.
-fn offloaded(line: &str) -> Option<(u32, u32)> {
-    let (on, all) = line.split_once("offloaded ")?.1.split_once(" layers to GPU")?.0.split_once('/')?;
-    Some((on.parse().ok()?, all.parse().ok()?))
+/// Layers on GPUs, of all, where Ollama has a GPU: `msg="offload to cuda" layers.requested=-1 layers.model=33 layers.offload=33`.
+fn of_ollama_layers(line: &str) -> Option<(u32, u32)> {
+    let number = |key: &str| line.split_once(key)?.1.split_whitespace().next()?.parse::<u32>().ok();
+    let is_gpu = line.contains("msg=\"offload to") || line.contains("msg=offload ") && !line.contains("library=cpu");
+    Some((number("layers.offload=")?, number("layers.model=")?)).filter(|_| is_gpu)
 }
 
 /// `[GIN] 2025/03/01 - 10:00:10 | 200 |  1.2s |  127.0.0.1 | POST "/api/generate"`, `log_server_r: request: POST /v1/completions 10.0.0.1 200`.

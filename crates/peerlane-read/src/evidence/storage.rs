@@ -14,10 +14,10 @@ const SLOWER: f64 = 0.7;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut health = Health::default();
-    if text.holds(&["XferType: ", "Data Verification "]) {
+    if text.holds_one_of(&["XferType: ", "Data Verification "]) {
         gdsio(text, &mut health);
     }
-    if text.holds(&["Platform verification "]) {
+    if text.holds_one_of(&["Platform verification ", "GDS release version:", "NVMe P2PDMA "]) {
         gdscheck(text, &mut health);
     }
     health.push(text, TOOL, found);
@@ -88,6 +88,8 @@ fn measured(line: &str) -> Option<(&str, &str, f64)> {
 /// What `gdscheck -p` prints: the drivers of storage, the mode of the library, each GPU, and the platform as a whole.
 fn gdscheck(text: &Text, health: &mut Health) {
     let (mut supported, mut unsupported) = (0, None);
+    // a report that was cut may name what is supported further below
+    let (mut is_whole, mut without) = (false, Vec::new());
     for (i, line) in text.iter() {
         let line = line.trim();
         match line.split_once(':').map(|(name, state)| (name.trim(), state.trim())) {
@@ -95,19 +97,31 @@ fn gdscheck(text: &Text, health: &mut Health) {
                 supported += 1;
                 health.sound(Area::Driver, i);
             }
-            Some((_, "Unsupported")) => unsupported = Some(i),
+            Some((name, "Unsupported")) => {
+                unsupported = Some(i);
+                if without.len() < 16 {
+                    without.push(name);
+                }
+            }
+            Some((name, _)) if name == "use_compat_mode" || name.starts_with("properties.use_compat_mode") => {
+                is_whole = true;
+            }
             _ if line.starts_with("GPU index ") => {
                 let bad = (!line.contains("supports GDS")).then_some(Grade::Limit);
                 health.judge(Area::Driver, bad, None, "GPUDirect Storage:", line, i);
             }
             _ if line.starts_with("Platform verification ") => {
+                is_whole = true;
                 let bad = (!line.ends_with("succeeded")).then_some(Grade::Fault);
                 health.judge(Area::Test, bad, None, "gdscheck:", line, i);
             }
             _ => {}
         }
     }
-    if let Some(line) = unsupported.filter(|_| supported == 0) {
+    if let Some(line) = unsupported.filter(|_| !is_whole) {
+        let value = format!("no driver for {}; the report ends before its other lines", without.join(", "));
+        health.trouble(Area::Program, Grade::Note, None, "gdscheck:", &value, line);
+    } else if let Some(line) = unsupported.filter(|_| supported == 0) {
         let value = "no storage of this machine has a driver for it, so that data goes through host memory";
         health.trouble(Area::Test, Grade::Limit, None, "GPUDirect Storage:", value, line);
     }
@@ -154,6 +168,14 @@ mod tests {
         assert_eq!(grades(&body("Supported")), []);
         assert_eq!(grades(&body("Unsupported")), [Grade::Limit]);
         assert_eq!(grades(&body("Supported").replace("succeeded", "failed")), [Grade::Fault]);
+    }
+
+    #[test]
+    fn a_report_that_was_cut_judges_nothing() {
+        let report =
+            health(scan, " GDS release version: 1.9.0\n NVMe P2PDMA        : Unsupported\n NVMe               : Un");
+        assert_eq!((report.troubles[0].grade, report.sound), (Grade::Note, 0));
+        assert!(report.troubles[0].value.starts_with("no driver for NVMe P2PDMA;"), "{report:?}");
     }
 
     #[test]

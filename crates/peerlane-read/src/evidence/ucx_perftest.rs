@@ -41,9 +41,39 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(row) = last_row(line) {
             test.lines.add(i);
             std::mem::take(&mut test).push(text, row, found);
+        } else if let Some(asked) = command(line) {
+            test = Test { lines: test.lines, ..asked };
+            test.lines.add(i);
+        } else if let Some(row) = numbers(line).filter(|_| test.size.is_some()) {
+            // releases before 1.9 print no other last row: the last one of a table counts
+            test.lines.add(i);
+            test.row = Some(row);
+        } else if let Some(row) = test.row.filter(|_| !line.starts_with('|') && !line.starts_with('+')) {
+            std::mem::take(&mut test).push(text, row, found);
         }
     }
+    if let Some(row) = test.row {
+        test.push(text, row, found);
+    }
 }
+
+/// The test that a command asks for: `UCX_TLS=all ucx_perftest -t tag_bw -m cuda -s 1000000 -n 100 host`.
+fn command(line: &str) -> Option<Test> {
+    let (before, rest) = line.split_once("ucx_perftest ")?;
+    // a sentence about it asks for nothing
+    let is_command = before.split_whitespace().all(|word| word.contains(['=', '/', '$', '>', '#']) || word.len() < 12);
+    let word = |option: &str| {
+        let mut words = rest.split_whitespace().skip_while(|word| *word != option);
+        words.next().and_then(|_| words.next())
+    };
+    let name = word("-t").filter(|_| is_command)?;
+    let size = word("-s").map_or(Some(DEFAULT_SIZE), |size| size.split(',').next()?.parse().ok())?;
+    let memory = word("-m").map(|memory| ("Send memory".to_owned(), memory.to_owned()));
+    Some(Test { name: name.to_owned(), size: Some(size), settings: memory.into_iter().collect(), ..Test::default() })
+}
+
+/// Bytes of a message where the command names none.
+const DEFAULT_SIZE: u64 = 8;
 
 /// `| Test:         tag match bandwidth     |`.
 fn banner(line: &str) -> Option<(&str, &str)> {
@@ -54,8 +84,15 @@ fn banner(line: &str) -> Option<(&str, &str)> {
 
 /// The overall latency, and the average and overall bandwidth of `Final: …`.
 fn last_row(line: &str) -> Option<[f64; 3]> {
-    let numbers: Vec<f64> =
-        line.strip_prefix("Final:")?.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    numbers(line.strip_prefix("Final:")?)
+}
+
+/// The same of the numbers of a row.
+fn numbers(line: &str) -> Option<[f64; 3]> {
+    if !line.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let fits = numbers.len() == COLUMNS && numbers.iter().all(|n: &f64| n.is_finite() && *n >= 0.0);
     fits.then(|| [numbers[3], numbers[4], numbers[5]])
 }
@@ -67,6 +104,8 @@ struct Test {
     size: Option<u64>,
     settings: BTreeMap<String, String>,
     lines: Span,
+    /// The last row so far of a table without a row of its own for the end.
+    row: Option<[f64; 3]>,
 }
 
 impl Test {
@@ -104,5 +143,21 @@ mod tests {
         assert!(whole.evidence.iter().any(|e| matches!(e.fact, Fact::Curve(_))), "bars are kept");
         assert_eq!(scanned(scan, banner), Found::default(), "a server's");
         assert_eq!(scanned(scan, &format!("message rate (msg/s)\n{row}")), Found::default(), "no size");
+    }
+
+    #[test]
+    fn a_table_of_an_old_release_below_its_command() {
+        let table = "|              |       latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n+------+\n\
+                     | # iterations | typical | average | overall |  average |  overall |   average |   overall |\n+------+\n";
+        let rows = "50     0.000    92.0    92.0   10000.0   10000.0       10900       10900\n\
+                    100     0.000    91.4    91.4   10430.5   10430.5       10937       10937\n";
+        let found = scanned(
+            scan,
+            &format!("UCX_TLS=all ucx_perftest -t tag_bw -m cuda -s 1000000 -n 100 h\n{table}{rows}\nend\n"),
+        );
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::Curve(curve) = &one.fact else { panic!() };
+        assert_eq!((curve.what.as_str(), curve.sizes[0].0), ("ucx_perftest tag_bw", 1_000_000));
+        assert_eq!(curve.series[0].values[0], Some(10430.5));
     }
 }

@@ -15,7 +15,7 @@ use super::findings::{self, Amount};
 use super::headline::Headline;
 use super::style::{self, paint};
 use super::text::{count, hang};
-use super::{label, tree};
+use super::{curves, label, tree};
 use crate::item::Item;
 
 /// Lines of a screen.
@@ -81,11 +81,19 @@ pub(crate) fn write(
         }
     }
     room = room.saturating_sub(values.len());
+    let tables = if shows_tables(case) { lines(|out| curves::write(out, machine))? } else { Vec::new() };
+    let tables = if tables.len() + 2 <= room { tables } else { Vec::new() };
+    room = room.saturating_sub(tables.len());
     let drawing = lines(|out| drawing(out, machine, room))?;
-    for line in [head, found, others, drawing, values, tail].into_iter().flatten() {
+    for line in [head, found, others, drawing, values, tables, tail].into_iter().flatten() {
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+/// Whether tables by message size are few enough for the screen.
+fn shows_tables(case: &Case) -> bool {
+    case.run.is_none() && (1..=FEW).contains(&case.machine.curves.len())
 }
 
 /// What is written, line by line, with its styles.
@@ -190,7 +198,7 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }
     };
-    if case.run.is_none() && !machine.curves.is_empty() {
+    if case.run.is_none() && machine.curves.len() > FEW {
         kinds.push(format!("{} by message size", count(machine.curves.len(), "table")));
     }
     for (n, what) in [

@@ -33,7 +33,7 @@ fn summaries(found: &[Finding]) -> Vec<(&str, Severity)> {
 }
 
 fn pcie(address: &str, kind: PcieErrorKind, count: u32) -> PcieError {
-    PcieError { address: at(address), kind, count }
+    PcieError { address: at(address), kind, count, bits: Vec::new(), is_burst: false }
 }
 
 #[test]
@@ -56,6 +56,22 @@ fn what_the_hardware_did_and_what_programs_do() {
     let many = vec![pcie("17:00.0", PcieErrorKind::Corrected, 400)];
     let many = found(KernelFacts { pcie_errors: many, ..KernelFacts::default() });
     assert_eq!(many[0].severity, Warning);
+}
+
+#[test]
+fn bits_of_the_status_say_what_kind_of_pcie_errors() {
+    let of = |kind, bits: &[&'static str], is_burst| {
+        let error = PcieError { bits: bits.to_vec(), is_burst, ..pcie("17:00.0", kind, 1) };
+        found(KernelFacts { pcie_errors: vec![error], ..KernelFacts::default() }).remove(0)
+    };
+    let few = of(PcieErrorKind::Corrected, &["BadTLP"], false);
+    assert_eq!((few.severity, few.kind), (Info, Measurement));
+    let burst = of(PcieErrorKind::Corrected, &["BadTLP", "BadDLLP"], true);
+    assert_eq!((burst.severity, burst.kind), (Warning, Design));
+    assert!(burst.summary.contains("(BadTLP: damaged packets, BadDLLP: damaged link packets)"), "{}", burst.summary);
+    let fatal = of(PcieErrorKind::Fatal, &["SDES"], true);
+    assert_eq!((fatal.severity, fatal.kind), (Error, Fault));
+    assert!(fatal.summary.contains("SDES: the link went down by surprise"), "{}", fatal.summary);
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub(super) struct Block {
     pub(super) at: usize,
     /// Modules are listed that could drive it.
     pub(super) has_modules: bool,
+    /// Memory windows (BARs) without an address.
+    pub(super) unassigned: Vec<u8>,
+    /// Its header reads as ones.
+    pub(super) is_silent: bool,
 }
 
 /// How much a line of a block shows: the driver, resources and buses, or the link.
@@ -83,6 +87,16 @@ impl Block {
             }
             _ => {}
         }
+        if let Some(bar) = window_without_address(line) {
+            if !self.unassigned.contains(&bar) {
+                self.unassigned.push(bar);
+            }
+            return Some(Detail::Resources);
+        }
+        if line.starts_with("!!! Unknown header type 7f") {
+            self.is_silent = true;
+            return Some(Detail::Resources);
+        }
         if line.contains(", prefetchable)") {
             device.bar_bytes = device.bar_bytes.max(size(after(line, "[size=")));
             return Some(Detail::Resources);
@@ -99,6 +113,18 @@ impl Block {
         None
     }
 }
+
+/// The window of `Region 1: Memory at <unassigned> (64-bit, prefetchable) [disabled]`. `-v` does not number them: `Memory at <ignored> (…)`.
+fn window_without_address(line: &str) -> Option<u8> {
+    let (before, rest) = line.split_once("Memory at <")?;
+    let is_none = rest.starts_with("unassigned>") || rest.starts_with("ignored>");
+    let bar = before.trim_end().strip_prefix("Region ").and_then(|rest| rest.strip_suffix(':'));
+    let bar = bar.map_or(Some(0), |bar| bar.parse().ok());
+    bar.filter(|bar| is_none && *bar <= LAST_BAR)
+}
+
+/// A device has BARs 0 to 5; a ROM is none.
+const LAST_BAR: u8 = 5;
 
 /// The word after a mark, up to a space, comma or bracket; empty where there is none.
 fn after<'a>(text: &'a str, mark: &str) -> &'a str {

@@ -26,6 +26,9 @@ pub(super) fn of_list(blocks: &[Block], health: &mut Health) {
         let part = device.address.map(|address| address.to_string());
         let mut report =
             |area, grade, what, value: &str| health.trouble(area, grade, part.as_deref(), what, value, block.at);
+        if block.is_silent && (device.is_gpu() || device.is_nic()) {
+            report(Area::Pcie, Grade::Fault, "does not answer, and has fallen off the bus:", "its header reads as 7f");
+        }
         let mut has_driver = false;
         match block.driver.as_deref() {
             Some(driver) if device.is_gpu() && device.vendor == Some(0x10de) && WITHOUT_CUDA.contains(&driver) => {
@@ -137,6 +140,12 @@ mod tests {
         assert_eq!((bound[0].sound, bound[0].troubles.len()), (2, 0));
         assert_eq!(with("\tKernel driver in use: nouveau\n")[0].troubles[0].grade, Grade::Limit);
         assert_eq!(with("")[0].troubles[0].grade, Grade::Suspect);
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer() {
+        let of = reports("41:00.0 3D controller: NVIDIA Corporation GA100 (rev ff)\n\t!!! Unknown header type 7f\n");
+        assert_eq!(of[0].troubles[0].grade, Grade::Fault);
     }
 
     #[test]

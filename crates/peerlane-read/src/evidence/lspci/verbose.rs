@@ -10,7 +10,7 @@ use super::super::health::Health;
 use super::super::lspci_lines;
 use super::super::pci_listing::{self, Function};
 use super::super::text::{Span, Used};
-use super::super::{AcsLines, Fact, Found, PciDevice, PciRole, Text};
+use super::super::{AcsLines, Fact, Found, KernelFacts, PciDevice, PciRole, Text, Unassigned};
 use super::block::{Block, Detail};
 use super::{CLASSES, health, named};
 use peerlane_machine::fabric::PciAddress;
@@ -202,8 +202,17 @@ impl List {
         };
         self.health.lend(&mut self.lines);
         let Some(lines) = self.lines.numbers(text, found) else { return };
+        let mut unassigned = Vec::new();
+        for block in self.blocks.iter().filter(|block| block.device.is_gpu() || block.device.is_nic()) {
+            let Some(address) = block.device.address else { continue };
+            let of_window = |bar: &u8| Unassigned { address, bar: *bar, size: None, gpu: true };
+            unassigned.extend(block.unassigned.iter().map(of_window));
+        }
         let function = |b: Block| Function { device: b.device, secondary: b.secondary, root_port: b.root_port };
         found.push(text, tool, lines, Fact::Pci(pci_listing::tree(self.blocks.into_iter().map(function).collect())));
+        if !unassigned.is_empty() {
+            found.push(text, tool, lines, Fact::Kernel(KernelFacts { unassigned, ..KernelFacts::default() }));
+        }
         self.health.push(text, tool, found);
     }
 }
@@ -293,6 +302,22 @@ c1:00.0 3D controller: NVIDIA Corporation GA100 (rev a1)
         assert_eq!((gpu.max_payload, gpu.max_read_request, gpu.relaxed_ordering), (Some(256), Some(4096), Some(true)));
         assert_eq!((gpu.bar_bytes, gpu.numa, gpu.line), (Some(64 << 30), Some(1), 11));
         assert_eq!(found.evidence[0].origin.lines, Some((2, 24)));
+    }
+
+    #[test]
+    fn windows_without_an_address() {
+        let read = |regions: &str| {
+            let found = read(&format!(
+                "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [RTX 3090] (rev a1)\n{regions}"
+            ));
+            let of = |fact: &Fact| if let Fact::Kernel(facts) = fact { facts.unassigned.clone() } else { Vec::new() };
+            found.evidence.iter().flat_map(|e| of(&e.fact)).map(|window| window.bar).collect::<Vec<_>>()
+        };
+        let one = "\tRegion 1: Memory at <unassigned> (64-bit, prefetchable) [disabled]\n\tRegion 5: I/O ports at <unassigned> [disabled]\n";
+        assert_eq!(read(one), [1]);
+        assert_eq!(read("\tMemory at <ignored> (32-bit, non-prefetchable) [disabled]\n"), [0]);
+        let whole = "\tRegion 1: Memory at 13000000000 (64-bit, prefetchable) [size=64G]\n\tExpansion ROM at <unassigned> [disabled]\n";
+        assert_eq!(read(whole), Vec::<u8>::new());
     }
 
     #[test]

@@ -23,6 +23,27 @@ const HANDLING: &str = "During handling of the above exception, another exceptio
 /// How Python begins the report of an exception that changes nothing: in a destructor, a callback at the end.
 const IGNORED: [&str; 3] = ["Exception ignored in", "Exception ignored on", "Error in atexit._run_exitfuncs"];
 
+/// Exceptions that only carry another one, whose own report stands above or below them: of `multiprocessing`, `concurrent.futures`, `subprocess`,
+/// Ray, torchrun, Dask.
+const WRAPPERS: [&str; 16] = [
+    "ProcessRaisedException",
+    "ProcessExitedException",
+    "RemoteTraceback",
+    "_RemoteTraceback",
+    "RemoteError",
+    "RemoteException",
+    "BrokenProcessPool",
+    "CalledProcessError",
+    "RayTaskError",
+    "RayActorError",
+    "ActorDiedError",
+    "WorkerCrashedError",
+    "ChildFailedError",
+    "KilledWorker",
+    "TrainingFailedError",
+    "ExecutionError",
+];
+
 /// What of a text is within such reports.
 pub(in super::super) struct Tracebacks {
     /// Lines that say nothing of their own: places in programs, with their sources, and exceptions that follow from the one before.
@@ -33,12 +54,20 @@ pub(in super::super) struct Tracebacks {
     ignored: HashSet<usize>,
     /// From which line on a report is the end of the text.
     tail: usize,
+    /// Reports without an exception, by their first line: the last place that they name, with its source.
+    cut: HashMap<usize, String>,
 }
 
 impl Tracebacks {
     pub(in super::super) fn of(text: &Text) -> Tracebacks {
-        let mut all =
-            Tracebacks { within: vec![false; text.len()], ends: HashSet::new(), ignored: HashSet::new(), tail: 0 };
+        let mut all = Tracebacks {
+            within: vec![false; text.len()],
+            ends: HashSet::new(),
+            ignored: HashSet::new(),
+            tail: 0,
+            cut: HashMap::new(),
+        };
+        let mut wrappers: Vec<usize> = Vec::new();
         // the processes whose report goes on, by their marks, with its first line and its last one so far
         let mut open: HashMap<String, (usize, usize)> = HashMap::new();
         // those whose next exception is a consequence
@@ -73,6 +102,9 @@ impl Tracebacks {
                     is_within = true;
                     *last = i;
                 } else if is_exception(rest) {
+                    if is_wrapper(rest) {
+                        wrappers.push(i);
+                    }
                     let mark = mark(line, &head);
                     open.remove(&mark);
                     let is_ignored = ignoring.remove(&mark);
@@ -84,7 +116,7 @@ impl Tracebacks {
                         false => drop(all.ends.insert(i)),
                     }
                 } else if i - *last > BETWEEN {
-                    cut.push(*first);
+                    cut.push((*first, *last));
                     open.remove(&mark(line, &head));
                 }
             } else if below_warning && is_indented {
@@ -100,14 +132,40 @@ impl Tracebacks {
             }
         }
         // a report without its end is told by its first line
-        cut.extend(open.values().map(|(first, _)| *first));
-        for first in cut {
+        cut.extend(open.values().copied());
+        for (first, last) in cut {
             if let Some(within) = all.within.get_mut(first) {
                 *within = false;
             }
+            if let Some(place) = last_place(text, first, last) {
+                all.cut.insert(first, place);
+            }
         }
+        all.pass_over(&wrappers);
         all.tail = behind.len().checked_sub(TAIL + 1).and_then(|at| behind.get(at)).map_or(0, |line| line + 1);
         all
+    }
+
+    /// Passes over exceptions that only carry another one, where that one is here; where its report is cut, that report is what ended the program.
+    fn pass_over(&mut self, wrappers: &[usize]) {
+        let Some(last) = wrappers.iter().max() else { return };
+        let is_inner = |at: &&usize| !wrappers.contains(at);
+        let inner_cut = self.cut.keys().copied().filter(|at| at > last).max();
+        if self.ends.iter().filter(is_inner).count() == 0 && inner_cut.is_none() {
+            return;
+        }
+        for at in wrappers {
+            self.ends.remove(at);
+            if let Some(within) = self.within.get_mut(*at) {
+                *within = true;
+            }
+        }
+        self.ends.extend(inner_cut);
+    }
+
+    /// The last place of a report that begins at this line and has no exception.
+    pub(super) fn cut_at(&self, i: usize) -> Option<&str> {
+        self.cut.get(&i).map(String::as_str)
     }
 
     /// Whether a line is one that the exception at the end of its report says better.
@@ -162,6 +220,29 @@ fn is_exception(rest: &str) -> bool {
     last.starts_with(|c: char| c.is_ascii_uppercase())
         && last.len() > 3
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_')
+}
+
+/// Whether an exception only carries another one: `torch.multiprocessing.spawn.ProcessRaisedException: `.
+fn is_wrapper(rest: &str) -> bool {
+    let name = rest.split([':', '(']).next().unwrap_or_default();
+    WRAPPERS.contains(&name.rsplit('.').next().unwrap_or(name).trim())
+}
+
+/// The last place that a report names, with the line of the program there: `main.py, line 102, in worker: barrier()`.
+fn last_place(text: &Text, first: usize, last: usize) -> Option<String> {
+    /// More of a line is not told.
+    const LONGEST: usize = 120;
+    let inner = |i: usize| {
+        let line = text.line(i);
+        line.get(head(line).end..).unwrap_or_default().trim()
+    };
+    let is_place = |line: &str| line.starts_with("File \"") && line.contains("\", line ");
+    let at = (first + 1..=last).rev().find(|i| is_place(inner(*i)) && !inner(i + 1).is_empty())?;
+    let (file, rest) = inner(at).strip_prefix("File \"")?.split_once('"')?;
+    let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let source = inner(at + 1);
+    let source = if at < last && !is_place(source) { format!(": {source}") } else { String::new() };
+    Some(format!("{file}{rest}{source}").chars().take(LONGEST).collect())
 }
 
 /// The blanks between what stands before a line and its first word; one parts the two.
