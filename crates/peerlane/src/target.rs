@@ -99,7 +99,7 @@ pub enum Source {
     /// A record between nodes, and how many of its lines cannot be read.
     Nodes(Box<NodesRun>, usize),
     /// What tools printed.
-    Text(Found),
+    Text(Box<Found>),
     /// The record of a run.
     Run(Box<Partial>),
     /// What `infer` found, which belongs to a machine.
@@ -188,9 +188,9 @@ impl<'a> Opener<'a> {
             false => refused.into(),
         })?;
         match kind {
-            TargetKind::Live => (self.live)().map(Source::Text).map_err(OpenError::new),
+            TargetKind::Live => (self.live)().map(|found| Source::Text(Box::new(found))).map_err(OpenError::new),
             TargetKind::Stdin => read_stream("-", io::stdin().lock()),
-            TargetKind::Example => Ok(Source::Text(example::read()?)),
+            TargetKind::Example => Ok(Source::Text(Box::new(example::read()?))),
             TargetKind::System => match catalogue::system(name) {
                 Some(read) => read.map(case).map_err(|e| OpenError::new(e.to_string())),
                 None => Err(OpenError::new(unknown(name, "no such system"))),
@@ -211,13 +211,13 @@ impl<'a> Opener<'a> {
             TargetKind::Traffic => Err(OpenError::new(format!(
                 "{name} is a recording of traffic, which says nothing of what a path reaches; to see it: peerlane top {name}"
             ))),
-            TargetKind::Folder => Ok(Source::Text(evidence::read_path(path)?)),
+            TargetKind::Folder => Ok(Source::Text(Box::new(evidence::read_path(path)?))),
             TargetKind::Run | TargetKind::Inference | TargetKind::Text | TargetKind::Pipe => {
                 let file = input_file::open(path, Kind::Source)?;
                 // it is refused before it is read
                 if file.size() > MAX_RUN_BYTES as u64 {
                     file.all()?;
-                    return Ok(Source::Text(Found::default()));
+                    return Ok(Source::Text(Box::default()));
                 }
                 read_stream(name, file)
             }
@@ -281,7 +281,7 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, OpenError> {
         return Err(OpenError::new(format!("{what} is empty")));
     }
     if !evidence::decode(&bytes).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('{') {
-        return Ok(Source::Text(evidence::read_stream(name, bytes.as_slice().chain(stream))?));
+        return Ok(Source::Text(Box::new(evidence::read_stream(name, bytes.as_slice().chain(stream))?)));
     }
     stream.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
     Source::of_document(name, &bytes)
@@ -316,7 +316,7 @@ impl Source {
                 .map(|i| Source::Inference(Box::new(i)))
                 .map_err(|e| refused(e.to_string()));
         }
-        Ok(Source::Text(evidence::read_stream(name, bytes)?))
+        Ok(Source::Text(Box::new(evidence::read_stream(name, bytes)?)))
     }
 }
 
@@ -352,7 +352,7 @@ impl Joined {
                 let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
                 self.problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
                 self.doubts.extend(some.into_iter().filter_map(doubtful));
-                self.captured.append(found);
+                self.captured.append(*found);
             }
         }
         Ok(())

@@ -78,14 +78,14 @@ fn redacted(
     let name = redactor.source(&path);
     let source = match source {
         Ok(Raw::Public) => return (path, opener.read(target)),
-        Ok(Raw::Live(look)) => return (path, Ok(Source::Text(look.redacted(redactor).found))),
+        Ok(Raw::Live(look)) => return (path, Ok(Source::Text(Box::new(look.redacted(redactor).found)))),
         Ok(Raw::System(text)) => Source::of_design(&name, &redactor.text(&text)),
         Ok(Raw::Nodes(mut run, unreadable)) => {
             nodes::hide(redactor, &mut run);
             Ok(Source::Nodes(run, unreadable))
         }
         Ok(Raw::Text(text)) => Source::of_document(&name, redactor.text(&text).as_bytes()),
-        Ok(Raw::Files(files)) => Ok(Source::Text(evidence::read_files(&name, &redactor.files(&files)))),
+        Ok(Raw::Files(files)) => Ok(Source::Text(Box::new(evidence::read_files(&name, &redactor.files(&files))))),
         // messages are for whoever gave the name
         Err(problem) => return (path, Err(problem)),
     };

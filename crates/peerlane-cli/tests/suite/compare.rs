@@ -144,7 +144,7 @@ fn what_is_measured_alone_stands_in_its_row() {
 #[test]
 fn two_records_of_a_machine_are_a_list_of_changes() {
     let system = include_str!("../../../../systems/h200x4-vm.toml");
-    let slow = file("compare", "slow.toml", &format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.8\n"));
+    let slow = file("compare", "slow.toml", format!("{system}\n[[faults]]\nthrottle = \"GPU2\"\nfactor = 0.8\n"));
     let record = |of: &str, name: &str| {
         let path = path("compare", name);
         let _ = std::fs::remove_file(&path);

@@ -48,7 +48,7 @@ fn rows(text: &Text, found: &mut Found) {
             continue;
         }
         // a row that is cut has fewer words
-        if columns == 0 || words.len() != columns || !words.first().is_some_and(|size| size.parse::<u64>().is_ok()) {
+        if columns == 0 || words.len() != columns || words.first().is_none_or(|size| size.parse::<u64>().is_err()) {
             continue;
         }
         let kind = words.get(2).copied().unwrap_or_default();
@@ -56,7 +56,7 @@ fn rows(text: &Text, found: &mut Found) {
         let deviations = [words.last(), words.iter().rev().nth(4)];
         let is_one = |word: &&&str| word.parse::<f64>().is_ok_and(|value| value.abs() <= most);
         let counted = deviations.iter().flatten().filter(|word| **word != &"N/A");
-        is_right &= counted.clone().all(|word| is_one(&word));
+        is_right &= counted.clone().all(is_one);
         if counted.count() > 0 {
             right.push(i);
         }

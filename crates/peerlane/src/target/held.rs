@@ -54,7 +54,7 @@ impl Opener<'_> {
         }
         let whole = evidence::read_files(name, &unpacked(files));
         if all.is_empty() || !whole.evidence.is_empty() || !whole.unread.is_empty() {
-            all.insert(0, (name.to_owned(), Ok(Source::Text(whole))));
+            all.insert(0, (name.to_owned(), Ok(Source::Text(Box::new(whole)))));
         }
         all
     }

@@ -126,7 +126,8 @@ fn the_curve_of_texts_is_fresh() {
     let mut table = "| batch | texts | faults and limits as wanted | sound called HEALTHY | cause first | wrong statements | false alarms |\n\
                      | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
         .to_owned();
-    for batch in 1..=last {
+    // all of them are in validation/judgement.md
+    for batch in last.saturating_sub(7)..=last {
         let of: Vec<&Row> = rows.iter().filter(|row| row.batch == batch).collect();
         let cells = cells(&of);
         let mut cells: Vec<&str> = cells.split(" | ").collect();
