@@ -9,7 +9,7 @@ use super::causes;
 use super::gids;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::Message;
+use peerlane_machine::fact::{Message, PcieError, PcieErrorKind};
 use peerlane_read::knowledge::{Class, Entry, Weight, entry};
 
 pub(super) const RULE: Rule = Rule::new("known-message", Many(run)).watched();
@@ -62,12 +62,17 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
     let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
     match name {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
+        "pcie-errors" => any(|fact| matches!(fact, Fact::Kernel(log) if log.pcie_errors.iter().any(is_uncorrected))),
         "transfers" => view.machine.is_measured(),
         "ranks-in-one-collective" => is_one_collective(all) == Some(true),
         "ranks-in-other-sizes" => are_sizes_apart(all),
         "ranks-in-other-collectives" => is_one_collective(all) == Some(false),
         _ => all.of.contains_key(name),
     }
+}
+
+fn is_uncorrected(error: &PcieError) -> bool {
+    error.kind != PcieErrorKind::Corrected
 }
 
 /// Whether the ranks whose watchdogs report a collective that did not end are all in the same one; `None` where fewer than two ranks

@@ -25,7 +25,7 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 12] = [
+    const HALLMARKS: [&str; 14] = [
         "requests",
         "LLM",
         "server",
@@ -38,6 +38,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "All distributed processes registered",
         "saved checkpoint",
         "/s",
+        "erSec",
+        "per_sec",
     ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
