@@ -284,6 +284,7 @@ mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
     use crate::finding::Finding;
+    use peerlane_machine::fact::KernelFacts;
 
     fn message(id: &'static str, parts: &[(&'static str, &str)]) -> Message {
         let parts = parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -305,6 +306,41 @@ mod tests {
         assert_eq!(rules(&[("12", "3", "")]), ["torch-watchdog"], "one rank alone");
         assert_eq!(rules(&[("12", "0", "2"), ("13", "5", "2")]), ["torch-watchdog"], "groups of other ranks");
         assert_eq!(rules(&[("12, 13", "0, 1", "")]), ["torch-watchdog"], "too many to tell apart");
+    }
+
+    #[test]
+    fn ranks_that_give_a_collective_different_sizes() {
+        let rules = |op: &str, sizes: &str, ranks: &str| {
+            let parts = [("seq", "1"), ("rank", ranks), ("op", op), ("size", sizes)];
+            let ids = ["torch-watchdog", "torch-watchdog-first", "torch-watchdog-alike", "torch-watchdog-sizes"];
+            let all: Vec<Message> = ids.iter().map(|id| message(id, &parts)).collect();
+            found(&all).into_iter().map(|f| f.rule).collect::<Vec<_>>()
+        };
+        assert_eq!(rules("ALLREDUCE", "7, 9", "0, 1"), ["torch-watchdog-sizes"]);
+        assert_eq!(rules("ALLREDUCE", "7", "0, 1"), ["torch-watchdog-alike"]);
+        assert_eq!(rules("ALLTOALL_BASE", "7, 9", "0, 1"), ["torch-watchdog-alike"], "an exchange may be uneven");
+        assert_eq!(rules("ALLREDUCE", "7", "0"), ["torch-watchdog-first"], "one rank alone");
+    }
+
+    #[test]
+    fn the_port_s_own_line_of_an_error_is_told_with_it() {
+        let rules = |kind: Option<PcieErrorKind>| {
+            let mut machine = switched(1);
+            for id in ["aer-uncorrected", "aer-uncorrected-told"] {
+                state(&mut machine, "Linux", Fact::Message(message(id, &[("bdf", "0000:17:00.0")])));
+            }
+            let error = |kind| PcieError {
+                address: PciAddress { domain: 0, bus: 0x17, device: 0, function: 0 },
+                kind,
+                count: 1,
+                bits: Vec::new(),
+                is_burst: false,
+            };
+            let pcie_errors = kind.map(error).into_iter().collect();
+            state(&mut machine, "kernel log", Fact::Kernel(KernelFacts { pcie_errors, ..KernelFacts::default() }));
+            findings(&machine, run).len()
+        };
+        assert_eq!((rules(Some(PcieErrorKind::Fatal)), rules(Some(PcieErrorKind::Corrected)), rules(None)), (0, 1, 1));
     }
 
     fn found(messages: &[Message]) -> Vec<Finding> {
