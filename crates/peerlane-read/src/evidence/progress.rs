@@ -94,6 +94,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
         } else if ended(line) || is_result(line) || is_row {
             health.sound(Area::Program, i);
+            if let Some((rate, unit)) = rate::of_work(line) {
+                told.works(rate, unit, i);
+            }
         } else if let Some((rate, unit)) = rate::of_work(line) {
             health.sound(Area::Program, i);
             told.works(rate, unit, i);

@@ -18,6 +18,9 @@ const COMMANDS: [&str; 11] = [
     "print(",
 ];
 
+/// Words that make what follows them a condition.
+const CONDITIONS: [&str; 5] = ["if", "when", "whether", "unless", "whenever"];
+
 /// How lines of programs begin that would print words or end with them.
 const SOURCE: [&str; 14] = [
     "raise ",
@@ -94,6 +97,11 @@ fn is_example(line: &str, from: usize) -> bool {
     if COMMANDS.iter().any(|command| before.contains(command)) && !is_prompt_of_another(before) {
         return true;
     }
+    // `… if CUDA is not available`
+    let last = begin.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default();
+    if before.ends_with(' ') && CONDITIONS.iter().any(|word| last.eq_ignore_ascii_case(word)) {
+        return true;
+    }
     // a program's own line, which would say it: `raise RuntimeError("…")`
     if before.ends_with(['"', '\'']) && SOURCE.iter().any(|start| begin.starts_with(start)) {
         return true;
@@ -145,6 +153,7 @@ mod tests {
             "echo \"NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus\" > /dev/kmsg\n",
             "dmesg | grep -i 'GPU has fallen off the bus'\n",
             "  --xid79  what to do where a GPU has fallen off the bus\n",
+            "The job is put back if GPU has fallen off the bus.\n",
             "        raise RuntimeError(\"GPU has fallen off the bus\")\n",
             "    logger.warning(f'GPU has fallen off the bus: {n}')\n",
         ] {

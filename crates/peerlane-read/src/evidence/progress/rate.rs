@@ -47,8 +47,14 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     if line.len() > LONGEST || !line.contains([':', '=']) || line.ends_with('.') || line.starts_with('|') {
         return None;
     }
-    if let Some(known) = of_key(line) {
+    if (line.contains("_per_") || line.contains("PerSec"))
+        && let Some(known) = of_key(line)
+    {
         return Some(known);
+    }
+    // most lines hold none of these, and are passed over quickly
+    if !["/s", "per second", "FLOPS", "Flops", "ns/day"].iter().any(|part| line.contains(part)) {
+        return None;
     }
     let found = UNITS.iter().find_map(|unit| line.find(unit).map(|at| (at, *unit)));
     let Some((at, unit)) = found else { return of_training(line) };
