@@ -54,9 +54,9 @@ fn rows(text: &Text, found: &mut Found) {
         let kind = words.get(2).copied().unwrap_or_default();
         let most = if kind.contains("half") || kind.contains("bf") || kind.contains("fp8") { 1e-2 } else { 1e-5 };
         let deviations = [words.last(), words.iter().rev().nth(4)];
-        let is_one = |word: &&&str| word.parse::<f64>().is_ok_and(|value| value.abs() <= most);
+        let is_one = |word: &&str| word.parse::<f64>().is_ok_and(|value| value.abs() <= most);
         let counted = deviations.iter().flatten().filter(|word| **word != &"N/A");
-        is_right &= counted.clone().all(is_one);
+        is_right &= counted.clone().all(|word| is_one(word));
         if counted.count() > 0 {
             right.push(i);
         }
