@@ -9,7 +9,7 @@ use super::causes;
 use super::gids;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::Message;
+use peerlane_machine::fact::{Message, PcieError, PcieErrorKind};
 use peerlane_read::knowledge::{Class, Entry, Weight, entry};
 
 pub(super) const RULE: Rule = Rule::new("known-message", Many(run)).watched();
@@ -62,12 +62,17 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
     let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
     match name {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
+        "pcie-errors" => any(|fact| matches!(fact, Fact::Kernel(log) if log.pcie_errors.iter().any(is_uncorrected))),
         "transfers" => view.machine.is_measured(),
         "ranks-in-one-collective" => is_one_collective(all) == Some(true),
         "ranks-in-other-sizes" => are_sizes_apart(all),
         "ranks-in-other-collectives" => is_one_collective(all) == Some(false),
         _ => all.of.contains_key(name),
     }
+}
+
+fn is_uncorrected(error: &PcieError) -> bool {
+    error.kind != PcieErrorKind::Corrected
 }
 
 /// Whether the ranks whose watchdogs report a collective that did not end are all in the same one; `None` where fewer than two ranks
@@ -279,6 +284,7 @@ mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
     use crate::finding::Finding;
+    use peerlane_machine::fact::KernelFacts;
 
     fn message(id: &'static str, parts: &[(&'static str, &str)]) -> Message {
         let parts = parts.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -300,6 +306,41 @@ mod tests {
         assert_eq!(rules(&[("12", "3", "")]), ["torch-watchdog"], "one rank alone");
         assert_eq!(rules(&[("12", "0", "2"), ("13", "5", "2")]), ["torch-watchdog"], "groups of other ranks");
         assert_eq!(rules(&[("12, 13", "0, 1", "")]), ["torch-watchdog"], "too many to tell apart");
+    }
+
+    #[test]
+    fn ranks_that_give_a_collective_different_sizes() {
+        let rules = |op: &str, sizes: &str, ranks: &str| {
+            let parts = [("seq", "1"), ("rank", ranks), ("op", op), ("size", sizes)];
+            let ids = ["torch-watchdog", "torch-watchdog-first", "torch-watchdog-alike", "torch-watchdog-sizes"];
+            let all: Vec<Message> = ids.iter().map(|id| message(id, &parts)).collect();
+            found(&all).into_iter().map(|f| f.rule).collect::<Vec<_>>()
+        };
+        assert_eq!(rules("ALLREDUCE", "7, 9", "0, 1"), ["torch-watchdog-sizes"]);
+        assert_eq!(rules("ALLREDUCE", "7", "0, 1"), ["torch-watchdog-alike"]);
+        assert_eq!(rules("ALLTOALL_BASE", "7, 9", "0, 1"), ["torch-watchdog-alike"], "an exchange may be uneven");
+        assert_eq!(rules("ALLREDUCE", "7", "0"), ["torch-watchdog-first"], "one rank alone");
+    }
+
+    #[test]
+    fn the_port_s_own_line_of_an_error_is_told_with_it() {
+        let rules = |kind: Option<PcieErrorKind>| {
+            let mut machine = switched(1);
+            for id in ["aer-uncorrected", "aer-uncorrected-told"] {
+                state(&mut machine, "Linux", Fact::Message(message(id, &[("bdf", "0000:17:00.0")])));
+            }
+            let error = |kind| PcieError {
+                address: PciAddress { domain: 0, bus: 0x17, device: 0, function: 0 },
+                kind,
+                count: 1,
+                bits: Vec::new(),
+                is_burst: false,
+            };
+            let pcie_errors = kind.map(error).into_iter().collect();
+            state(&mut machine, "kernel log", Fact::Kernel(KernelFacts { pcie_errors, ..KernelFacts::default() }));
+            findings(&machine, run).len()
+        };
+        assert_eq!((rules(Some(PcieErrorKind::Fatal)), rules(Some(PcieErrorKind::Corrected)), rules(None)), (0, 1, 1));
     }
 
     fn found(messages: &[Message]) -> Vec<Finding> {

@@ -48,15 +48,15 @@ fn rows(text: &Text, found: &mut Found) {
             continue;
         }
         // a row that is cut has fewer words
-        if columns == 0 || words.len() != columns || !words.first().is_some_and(|size| size.parse::<u64>().is_ok()) {
+        if columns == 0 || words.len() != columns || words.first().is_none_or(|size| size.parse::<u64>().is_err()) {
             continue;
         }
         let kind = words.get(2).copied().unwrap_or_default();
         let most = if kind.contains("half") || kind.contains("bf") || kind.contains("fp8") { 1e-2 } else { 1e-5 };
         let deviations = [words.last(), words.iter().rev().nth(4)];
-        let is_one = |word: &&&str| word.parse::<f64>().is_ok_and(|value| value.abs() <= most);
+        let is_one = |word: &&str| word.parse::<f64>().is_ok_and(|value| value.abs() <= most);
         let counted = deviations.iter().flatten().filter(|word| **word != &"N/A");
-        is_right &= counted.clone().all(|word| is_one(&word));
+        is_right &= counted.clone().all(|word| is_one(word));
         if counted.count() > 0 {
             right.push(i);
         }

@@ -109,7 +109,10 @@ fn is_count_of_few(text: &Text, i: usize, line: &str) -> bool {
 
 /// What a line is.
 fn kind(head: &Head, line: &str, ends_program: bool) -> OpenKind {
-    let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word));
+    // what is tried again has not failed yet
+    const RETRIES: [&str; 6] = ["etrying", "ill retry", "rying again", "econnecting", "ry again in ", "etry in "];
+    let warns = ["WARNING", "Warning", "warning"].iter().any(|word| line.starts_with(word))
+        || RETRIES.iter().any(|words| line.contains(words));
     // a program of Go prints its stack and ends
     if ends_program || line.starts_with("panic: ") && !head.is_system {
         OpenKind::End
@@ -379,6 +382,10 @@ mod tests {
         let warning = "W0101 10:00:00.000000 7 w.c:186] failed to rotate the widget\n";
         let log = "I0101 10:00:01.000000 7 w.c:133] selecting a widget\n".repeat(6);
         assert_eq!((went_on(&format!("{warning}{log}")), went_on(warning)), (vec![true], vec![false]));
+        // what is tried again, and then works
+        let retry = "ERROR: widget refused, retrying in 3 s\n";
+        let log = "2026-01-01 10:00:01,123 INFO selecting a widget\n".repeat(6);
+        assert_eq!((went_on(&format!("{retry}{log}")), went_on(retry)), (vec![true], vec![false]));
         // a log of the system goes on, whatever fails
         let kernel = "[    1.0] nvidia 0000:01:00.0: frobnication failed\n";
         assert_eq!(went_on(&format!("{kernel}{}", "[    2.0] usb 1-2: completed\n".repeat(30))), [false]);

@@ -25,7 +25,7 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 12] = [
+    const HALLMARKS: [&str; 14] = [
         "requests",
         "LLM",
         "server",
@@ -38,6 +38,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "All distributed processes registered",
         "saved checkpoint",
         "/s",
+        "erSec",
+        "per_sec",
     ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
@@ -92,6 +94,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
         } else if ended(line) || is_result(line) || is_row {
             health.sound(Area::Program, i);
+            if let Some((rate, unit)) = rate::of_work(line) {
+                told.works(rate, unit, i);
+            }
         } else if let Some((rate, unit)) = rate::of_work(line) {
             health.sound(Area::Program, i);
             told.works(rate, unit, i);

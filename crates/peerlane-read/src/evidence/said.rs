@@ -18,6 +18,27 @@ const COMMANDS: [&str; 11] = [
     "print(",
 ];
 
+/// Words that make what follows them a condition.
+const CONDITIONS: [&str; 5] = ["if", "when", "whether", "unless", "whenever"];
+
+/// How lines of programs begin that would print words or end with them.
+const SOURCE: [&str; 14] = [
+    "raise ",
+    "assert ",
+    "throw ",
+    "logger.",
+    "logging.",
+    "log.",
+    "LOGGER.",
+    "warnings.warn(",
+    "fprintf(",
+    "std::cerr ",
+    "console.",
+    "TORCH_CHECK(",
+    "LOG(",
+    "panic(",
+];
+
 /// Words before a quotation that make it an example.
 const SUPPOSED: [&str; 17] = [
     "should",
@@ -76,6 +97,15 @@ fn is_example(line: &str, from: usize) -> bool {
     if COMMANDS.iter().any(|command| before.contains(command)) && !is_prompt_of_another(before) {
         return true;
     }
+    // `… if CUDA is not available`
+    let last = begin.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default();
+    if before.ends_with(' ') && CONDITIONS.iter().any(|word| last.eq_ignore_ascii_case(word)) {
+        return true;
+    }
+    // a program's own line, which would say it: `raise RuntimeError("…")`
+    if before.ends_with(['"', '\'']) && SOURCE.iter().any(|start| begin.starts_with(start)) {
+        return true;
+    }
     // `--retries N   after "Connection reset by peer" …`
     if begin.starts_with("--") && begin.contains("  ") {
         return true;
@@ -123,6 +153,9 @@ mod tests {
             "echo \"NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus\" > /dev/kmsg\n",
             "dmesg | grep -i 'GPU has fallen off the bus'\n",
             "  --xid79  what to do where a GPU has fallen off the bus\n",
+            "The job is put back if GPU has fallen off the bus.\n",
+            "        raise RuntimeError(\"GPU has fallen off the bus\")\n",
+            "    logger.warning(f'GPU has fallen off the bus: {n}')\n",
         ] {
             assert!(said(body), "{body}");
         }

@@ -11,7 +11,7 @@ const LONGEST: usize = 200;
 const MANY: u64 = 100;
 
 /// Words of which a text holds one if it has such a result.
-const HALLMARKS: [&str; 10] = [
+const HALLMARKS: [&str; 12] = [
     " test case(s) from ",
     "assed",
     "PASSED",
@@ -22,12 +22,15 @@ const HALLMARKS: [&str; 10] = [
     "FAILED (",
     "Ran ",
     "check(s)",
+    "\nok 1",
+    "\nnot ok ",
 ];
 
 pub(super) fn scan(text: &Text, health: &mut Health) {
     if !text.holds_one_of(&HALLMARKS) {
         return;
     }
+    let mut plan = Plan::default();
     // `Ran 14 tests in 0.3s`, with its result two lines below
     let mut ran: Option<(u64, usize)> = None;
     for (i, line) in text.iter().filter(|(_, line)| line.len() <= LONGEST) {
@@ -41,8 +44,51 @@ pub(super) fn scan(text: &Text, health: &mut Health) {
             health.trouble(Area::Program, Grade::Note, None, "ReFrame found", "no checks to run", i);
         }
         ran = of_run(line).map(|count| (count, i)).or(ran);
+        plan.read(line, i);
+    }
+    plan.push(health);
+}
+
+/// Lines of the Test Anything Protocol, as bats prints them: `1..3`, `ok 1 [mpi] runs`, `not ok 2 hello`.
+#[derive(Default)]
+struct Plan {
+    planned: u64,
+    passed: u64,
+    failed: Vec<(String, usize)>,
+    last: usize,
+}
+
+impl Plan {
+    fn read(&mut self, line: &str, i: usize) {
+        if let Some(planned) = line.strip_prefix("1..").and_then(|count| count.parse().ok()) {
+            self.planned = planned;
+        } else if self.planned > 0 {
+            let numbered = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+            // what is skipped or not done yet fails nothing
+            let is_open = line.contains("# TODO") || line.contains("# skip") || line.contains("# SKIP");
+            if let Some(rest) = line.strip_prefix("not ok ").filter(|rest| numbered(rest)) {
+                if !is_open && self.failed.len() < NAMED {
+                    self.failed.push((rest.to_owned(), i));
+                }
+            } else if line.strip_prefix("ok ").is_some_and(numbered) {
+                self.passed += 1;
+                self.last = i;
+            }
+        }
+    }
+
+    fn push(self, health: &mut Health) {
+        if self.passed > 0 {
+            health.sound(Area::Test, self.last);
+        }
+        for (name, i) in self.failed {
+            health.trouble(Area::Test, Grade::Fault, None, "a test failed:", &name, i);
+        }
     }
 }
+
+/// Tests that failed are named up to so many.
+const NAMED: usize = 32;
 
 /// How many tests passed, and how many failed.
 fn counted(line: &str) -> Option<(u64, u64)> {
@@ -68,8 +114,8 @@ fn counted(line: &str) -> Option<(u64, u64)> {
         let failed = failed.parse().ok().filter(|_| word.starts_with("failure"))?;
         return Some((all.saturating_sub(failed), failed));
     }
-    // a sentence counts nothing
-    if line.ends_with('.') {
+    // a sentence counts nothing, and gdrcopy's sanity test has a reader of its own
+    if line.ends_with('.') || line.contains("Waived:") {
         return None;
     }
     let lower = line.to_ascii_lowercase();
@@ -82,7 +128,7 @@ fn counted(line: &str) -> Option<(u64, u64)> {
     let passed = count(&lower, &["passed", "pass"]);
     let failed = count(&lower, &["failed", "fail", "failures"]);
     // `===== 5 passed in 3.2s =====`, where pytest names what is not zero
-    let is_ruled = line.starts_with('=') && lower.contains(" in ");
+    let is_ruled = line.starts_with('=') && (lower.contains(" in ") || lower.contains(" of "));
     match (passed, failed) {
         (Some(passed), Some(failed)) => Some((passed, failed)),
         (Some(passed), None) if is_ruled && !lower.contains("error") => Some((passed, 0)),
@@ -148,6 +194,7 @@ mod tests {
             ("==== 2 failed, 5 passed, 1 warning in 3.21s ====", (5, 2)),
             ("==== 5 passed in 3.21s ====", (5, 0)),
             ("4 tests, 1 failure, 1 skipped", (3, 1)),
+            ("==== 3 passed of 4 specs ====", (3, 0)),
             ("Total: 10  Passed: 9  Failed: 1", (9, 1)),
             ("# PASS:  12  # FAIL:  0", (12, 0)),
             ("summary: PASS=3 FAIL=1 SKIP=0", (3, 1)),
@@ -163,6 +210,14 @@ mod tests {
         ] {
             assert_eq!(counted(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn lines_of_bats() {
+        let body = "1..3\nok 1 [mpi] runs\nnot ok 2 [mpi] hello on 2 nodes\nok 3 widget # skip none here\n";
+        let report = health(scan, body);
+        assert_eq!((report.sound, report.troubles[0].value.as_str()), (1, "2 [mpi] hello on 2 nodes"));
+        assert_eq!(scanned(scan, "not ok 2 x\nok 1 y\n"), Found::default(), "no plan");
     }
 
     #[test]

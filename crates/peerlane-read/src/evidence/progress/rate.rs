@@ -47,6 +47,15 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     if line.len() > LONGEST || !line.contains([':', '=']) || line.ends_with('.') || line.starts_with('|') {
         return None;
     }
+    if (line.contains("_per_") || line.contains("PerSec"))
+        && let Some(known) = of_key(line)
+    {
+        return Some(known);
+    }
+    // most lines hold none of these, and are passed over quickly
+    if !["/s", "per second", "FLOPS", "Flops", "ns/day"].iter().any(|part| line.contains(part)) {
+        return None;
+    }
     let found = UNITS.iter().find_map(|unit| line.find(unit).map(|at| (at, *unit)));
     let Some((at, unit)) = found else { return of_training(line) };
     let (before, behind) = (line.get(..at)?, line.get(at + unit.len()..)?);
@@ -72,6 +81,25 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
         }
     };
     let rate: f64 = value.replace(',', "").parse().ok()?;
+    (rate.is_finite() && rate > 0.0).then_some((rate, unit))
+}
+
+/// A rate under the name of a setting: DeepSpeed's `CurrSamplesPerSec=35.3`, `'train_samples_per_second': 81.2`.
+fn of_key(line: &str) -> Option<(f64, &'static str)> {
+    const KEYS: [(&str, &str); 8] = [
+        ("CurrSamplesPerSec", "samples/s"),
+        ("samples_per_second", "samples/s"),
+        ("samples_per_sec", "samples/s"),
+        ("tokens_per_second", "tokens/s"),
+        ("tokens_per_sec", "tokens/s"),
+        ("tokens_per_gpu_per_second", "tokens/s of a GPU"),
+        ("images_per_second", "images/s"),
+        ("images_per_sec", "images/s"),
+    ];
+    let (rest, unit) = KEYS.iter().find_map(|(key, unit)| Some((line.split_once(key)?.1, *unit)))?;
+    let value = rest.trim_start_matches(['"', '\'']).trim_start().strip_prefix([':', '='])?.trim_start();
+    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let rate: f64 = value.get(..end)?.trim_end_matches('.').parse().ok()?;
     (rate.is_finite() && rate > 0.0).then_some((rate, unit))
 }
 
@@ -105,6 +133,8 @@ mod tests {
             ("Training speed = 1,345.6 samples/sec", 1345.6, "samples/sec"),
             ("Epoch 1 | throughput: 81.2 img/s | loss 2", 81.2, "img/s"),
             ("train: 0 Data (t): 0.2 Batch (t): 0.6, 6206.32/s, 387.9/s/gpu LR: 1", 6206.32, "samples/s of all GPUs"),
+            ("epoch=0/micro_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.3, Mem=1GB", 35.3, "samples/s"),
+            ("\"tokens_per_second\": 81.25,", 81.25, "tokens/s"),
             ("[rank 0] step 4, 512.5 TFLOPS/GPU: ok", 512.5, "TFLOPS/GPU"),
         ] {
             assert_eq!(of_work(line), Some((rate, unit)), "{line}");

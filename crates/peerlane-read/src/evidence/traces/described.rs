@@ -21,7 +21,7 @@ pub(crate) fn described(file: &str, from: &str, bytes: &[u8], large: bool) -> Op
         Format::Nsys => "an export of Nsight Systems",
         Format::Events => "events of NCCL's profiler plugin",
         Format::Plan => {
-            let (what, can) = utf8(bytes).and_then(|text| plan::described(text)).unwrap_or_else(|why| (why, false));
+            let (what, can) = utf8(bytes).and_then(plan::described).unwrap_or_else(|why| (why, false));
             let hint = format!("; 'peerlane simulate SYSTEM -w {from} --sizes SIZE' says how long it takes");
             return Some(what + if can { &hint } else { "" });
         }
