@@ -66,6 +66,8 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
+        (Area::Test, Grade::Note) => "What tests measured or say",
+        (Area::NetworkLink, Grade::Note) => "How links of network ports run",
         (Area::Program, Grade::Note) => "What a program reports about itself",
         (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
@@ -78,6 +80,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
         .fix(match (area, grade) {
             (Area::Test, Grade::Limit) => "Nothing is broken: what is named sets the rate. To go beyond it, replace that part or use several at once.",
+            (Area::Program | Area::Test, Grade::Note) => "Nothing by itself: compare the figures with those of a run that is known to be good.",
             _ => words.fix,
         })
         .confirm(words.confirm)

@@ -1,6 +1,7 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod benchmark;
 mod rate;
 mod told;
 
@@ -25,7 +26,7 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 14] = [
+    const HALLMARKS: [&str; 17] = [
         "requests",
         "LLM",
         "server",
@@ -40,6 +41,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "/s",
         "erSec",
         "per_sec",
+        "FLOP",
+        "flops",
+        "Completed store-based barrier",
     ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
@@ -48,8 +52,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the request that waits with most others, and the steps with their losses
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
+    let mut most_waiting = 0;
     let mut told = Told::default();
     let mut rates = Rates::default();
+    let mut columns = benchmark::Columns::default();
+    // the room of a cache that holds hardly one request
+    let mut room: Option<(f64, String, usize)> = None;
     // how long the last step waited for data
     let mut waits: Option<(String, usize)> = None;
     for (i, line) in text.iter() {
@@ -63,13 +71,20 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         let is_row = rates.is_row(line);
+        if let Some(results) = columns.read(line) {
+            health.sound(Area::Program, i);
+            results.into_iter().for_each(|(rate, what)| told.works(rate, &what, i));
+            continue;
+        }
         if let Some(status) = answer(line) {
             let bad = (status >= 500).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "a request ended with", &format!("HTTP {status}"), i);
+            told.answers(bad.is_none() && line.contains("POST "));
         } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
             health.sound(Area::Program, i);
         } else if let Some((requests, share)) = queue(line) {
             told.read(line, i);
+            most_waiting = most_waiting.max(requests);
             let is_worst = requests > 0 && share >= FULL && waiting.as_ref().is_none_or(|(most, ..)| requests > *most);
             if is_worst {
                 let value = format!("{requests} of them, {:.0} % of it in use", share * 100.0);
@@ -78,17 +93,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 health.sound(Area::Program, i);
             }
         } else if let Some((times, tokens)) = concurrency(line) {
-            told.holds(times, tokens);
-            let bad = (times < FEW).then_some(Grade::Limit);
-            let value = format!("{times:.2} of {tokens} tokens");
-            health.judge(
-                Area::Program,
-                bad,
-                None,
-                "requests of full length that the KV cache holds at once:",
-                &value,
-                i,
-            );
+            // what the machine has room for is no trouble while nothing waits
+            told.holds(times, tokens, i);
+            health.sound(Area::Program, i);
+            room = Some((times, format!("{times:.2} of {tokens} tokens"), i)).filter(|_| times < FEW).or(room);
         } else if let Some(failed) = failed_requests(line) {
             let bad = (failed > 0).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
@@ -116,6 +124,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             steps.push((i, loss));
         }
     }
+    if let Some((_, value, i)) = room.filter(|_| most_waiting > 0 && waiting.is_none()) {
+        let what = "requests wait, and the KV cache holds so many of full length at once:";
+        health.trouble(Area::Program, Grade::Limit, None, what, &value, i);
+    }
     if let Some((_, value, i)) = waiting {
         health.trouble(Area::Program, Grade::Limit, None, "requests wait for room in the KV cache:", &value, i);
     }
@@ -133,8 +145,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
         }
     }
-    if let Some((words, lines)) = told.summary() {
-        lines.iter().for_each(|i| health.used(*i));
+    let (told, lines) = told.summary();
+    lines.iter().for_each(|i| health.used(*i));
+    for words in told {
         let first = lines.first().copied().unwrap_or_default();
         health.trouble(Area::Program, Grade::Note, None, "", &words, first);
     }
@@ -283,6 +296,7 @@ fn failed_requests(line: &str) -> Option<u64> {
 fn met(line: &str) -> bool {
     line.contains("NCCL INFO") && line.trim_end().ends_with("Init COMPLETE")
         || line.contains("All distributed processes registered. Starting with ")
+        || line.contains(": Completed store-based barrier for key:")
 }
 
 /// `0 tests completed and failed residual checks,`.
@@ -300,6 +314,7 @@ fn loss(line: &str) -> Option<f64> {
     let lower = line.to_ascii_lowercase();
     let counts = ["step", "iter", "epoch"].iter().any(|word| {
         let after = lower.split_once(word).map(|(_, after)| after.trim_start_matches(|c: char| c.is_alphabetic()));
+        let after = after.map(|after| [" index", " number", "_index", "_idx"].iter().find_map(|word| after.strip_prefix(word)).unwrap_or(after));
         after.is_some_and(|after| {
             after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
         })
@@ -367,7 +382,17 @@ mod tests {
                 ),
             )
         };
-        assert_eq!((room("1.00").troubles[0].value.as_str(), room("6.93").sound), ("1.00 of 32,768 tokens", 1));
+        // a capacity is a fact of the machine, and only told
+        let told = room("1.00");
+        assert_eq!((told.sound, told.troubles.len(), told.troubles[0].grade), (1, 1, Grade::Note));
+        let busy = |waiting: u32| {
+            let log = format!(
+                "INFO Maximum concurrency for 32,768 tokens per request: 1.00x\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation \
+                 throughput: 2.5 tokens/s, Running: 1 reqs, Waiting: {waiting} reqs, GPU KV cache usage: 60.0%, Prefix cache hit rate: 0.0%\n"
+            );
+            health(scan, &log).troubles.iter().filter(|t| t.grade == Grade::Limit).count()
+        };
+        assert_eq!((busy(0), busy(3)), (0, 1));
         for line in [
             "135 epochs completed in 6.495 hours.",
             "{'train_runtime': 12.1, 'epoch': 1.0}",
@@ -410,6 +435,8 @@ mod tests {
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+        let barrier = "[INFO] - Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.\n";
+        assert_eq!((health(scan, barrier).area, health(scan, barrier).sound), (Area::Job, 1));
     }
 
     #[test]
@@ -446,6 +473,7 @@ mod tests {
             "100%|###| 500/500 [01:23<00:00,  5.9Nit/s, loss=1.23]",
             "Epoch: [0][ N/5005]\tTime 9.1\tLoss 6.9e+00 (7.0e+00)",
             "Epoch N/10, Train Loss: 1.69, Val Loss: 1.68",
+            "[2026-01-01 10:00:00,1][main.T][INFO] - iteration index: N00, batch loss: 75.7",
             "2023-05-01 10:00:00 | INFO | train_inner | {\"epoch\": 1, \"update\": 0.N, \"loss\": \"12.3\"}",
         ] {
             let of = |last: &str| {

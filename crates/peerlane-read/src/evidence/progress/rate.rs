@@ -2,7 +2,7 @@
 //! `6206.3/s, 387.9/s/gpu`.
 
 /// Units of work in a second, the longer ones first.
-const UNITS: [&str; 32] = [
+const UNITS: [&str; 36] = [
     "tokens per second",
     "samples per second",
     "images per second",
@@ -28,6 +28,10 @@ const UNITS: [&str; 32] = [
     "TFLOP/s/GPU",
     "TFLOPS/GPU",
     "TFLOP/s",
+    "GFLOP/s",
+    "Gflop/s",
+    "GFLOPS",
+    "GFlops",
     "TFLOPS",
     "TFlops",
     "tok/s",

@@ -16,6 +16,10 @@ pub(super) struct Told {
     /// Whether the server's own all-reduce is in use.
     own_sums: bool,
     tokens: f64,
+    /// The most tokens of prompts that were read in a second.
+    prompt: f64,
+    answered: u64,
+    refused: u64,
     /// The best rates of other programs, by unit.
     rates: Vec<(String, f64)>,
     lines: Vec<usize>,
@@ -53,11 +57,21 @@ impl Told {
             self.nccl.get_or_insert_with(|| release.to_owned());
         } else if line.contains("Registering ") && line.trim_end().ends_with(" cuda graph addresses") {
             self.own_sums = true;
-        } else if let Some(rate) = number("vg generation throughput: ").or_else(|| number("gen throughput (token/s): "))
+        } else if line.contains("vg generation throughput: ")
+            || line.contains("vg prompt throughput: ")
+            || line.contains(" throughput (token/s): ")
         {
-            self.tokens = rate.parse().map_or(self.tokens, |rate: f64| rate.max(self.tokens));
-            // what else the line says is read by others
-            return false;
+            // a number that the text's end cuts has no unit
+            let whole = |key: &str| {
+                let rate = number(key)?;
+                let (_, behind) = line.split_once(key)?.1.split_once(rate)?;
+                behind.starts_with([' ', ',']).then(|| rate.parse::<f64>().ok())?
+            };
+            let best = |known: f64, rate: Option<f64>| rate.map_or(known, |rate| rate.max(known));
+            self.tokens =
+                best(self.tokens, whole("vg generation throughput: ").or_else(|| whole("gen throughput (token/s): ")));
+            self.prompt =
+                best(self.prompt, whole("vg prompt throughput: ").or_else(|| whole("input throughput (token/s): ")));
         } else {
             return false;
         }
@@ -68,8 +82,17 @@ impl Told {
     }
 
     /// How many requests of a length the cache holds.
-    pub(super) fn holds(&mut self, times: f64, tokens: &str) {
-        self.requests.get_or_insert_with(|| format!("{times:.2} requests of {tokens} tokens at once"));
+    pub(super) fn holds(&mut self, times: f64, tokens: &str, i: usize) {
+        self.requests.get_or_insert_with(|| format!("room for {times:.2} requests of {tokens} tokens at once"));
+        if self.lines.len() < MOST {
+            self.lines.push(i);
+        }
+    }
+
+    /// A request was answered, or not.
+    pub(super) fn answers(&mut self, well: bool) {
+        let count = if well { &mut self.answered } else { &mut self.refused };
+        *count = count.saturating_add(1);
     }
 
     /// A rate of work of any program, with its unit.
@@ -95,11 +118,22 @@ impl Told {
         }
     }
 
-    /// The figures in one sentence, with the lines that tell them.
-    pub(super) fn summary(self) -> Option<(String, Vec<usize>)> {
-        let Told { server, ranks, weights, cache, room, requests, nccl, own_sums, tokens, rates, lines } = self;
-        let parts = [
+    /// The figures in sentences of a length that is shown whole, with the lines that tell them.
+    pub(super) fn summary(self) -> (Vec<String>, Vec<usize>) {
+        let Told { server, ranks, weights, cache, room, requests, nccl, own_sums, tokens, prompt, answered, refused, rates, lines } =
+            self;
+        if lines.is_empty() {
+            return (Vec::new(), lines);
+        }
+        let all = if refused == 0 { "all answered" } else { "answered" };
+        let mut parts: Vec<Option<String>> = vec![
             server,
+            (tokens > 0.0).then(|| format!("at best {tokens} tokens/s generated")),
+            (prompt > 0.0).then(|| format!("at best {prompt} tokens/s of prompts read")),
+        ];
+        parts.extend(rates.iter().map(|(unit, rate)| Some(format!("at best {rate} {unit}"))));
+        parts.extend([
+            (answered > 0).then(|| format!("{answered} requests {all}")),
             ranks.map(|n| if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") }),
             weights.map(|gib| format!("weights {gib} GiB")),
             cache.map(|gib| format!("KV cache {gib} GiB")),
@@ -107,13 +141,23 @@ impl Told {
             requests,
             nccl.map(|release| format!("NCCL {release}")),
             own_sums.then(|| "its own all-reduce is in use".to_owned()),
-            (tokens > 0.0).then(|| format!("at best {tokens} tokens/s generated")),
-        ];
-        let mut parts: Vec<String> = parts.into_iter().flatten().collect();
-        parts.extend(rates.iter().map(|(unit, rate)| format!("at best {rate} {unit}")));
-        (!lines.is_empty()).then(|| (parts.join("; "), lines))
+        ]);
+        let mut sentences: Vec<String> = Vec::new();
+        for part in parts.into_iter().flatten() {
+            match sentences.last_mut().filter(|last| last.len() + part.len() < WHOLE) {
+                Some(last) => {
+                    last.push_str("; ");
+                    last.push_str(&part);
+                }
+                None => sentences.push(part),
+            }
+        }
+        (sentences, lines)
     }
 }
+
+/// Longer values are cut where they are shown, in bytes.
+const WHOLE: usize = 150;
 
 /// Lines that are kept as used.
 const MOST: usize = 64;
