@@ -74,7 +74,8 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
 
 /// Whether all GPUs that are named are of lines that no board with NVSwitches has.
 fn are_without_nvswitch(view: &View) -> bool {
-    const LINES: [&str; 9] = ["GeForce", "Quadro", "TITAN", "RTX", "Tesla T4", "Tesla P4", "NVIDIA L4", "NVIDIA A10", "NVIDIA A16"];
+    const LINES: [&str; 9] =
+        ["GeForce", "Quadro", "TITAN", "RTX", "Tesla T4", "Tesla P4", "NVIDIA L4", "NVIDIA A10", "NVIDIA A16"];
     let names = view.facts(|fact| if let Fact::Gpus(gpus) = fact { Some(gpus) } else { None });
     let names: Vec<&str> = names.flat_map(|(gpus, _)| gpus).filter_map(|gpu| gpu.name.as_deref()).collect();
     // an A100 is no A10

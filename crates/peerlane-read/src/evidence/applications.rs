@@ -17,7 +17,7 @@ const SLOW: f64 = 0.6;
 const MOST: usize = 512;
 
 /// How applications say that they came to their end: words of a line, and words that its text holds besides.
-const ENDS: [(&str, &str); 23] = [
+const ENDS: [(&str, &str); 24] = [
     ("Finished mdrun on rank ", "GROMACS"),
     ("Total wall time: ", "Loop time of "),
     ("WallClock: ", "CPUTime: "),
@@ -36,6 +36,7 @@ const ENDS: [(&str, &str); 23] = [
     ("\"key\": \"run_stop\"", "\"status\": \"success\""),
     ("Successfully completed.", "LSF System"),
     ("> Done", "Subject: Job "),
+    ("This test is considered PASSED", "Clover"),
     ("exit_status  0", "qname"),
     ("Exit Status:        0", "Resource Usage on "),
     ("State: COMPLETED (exit code 0)", "Job ID: "),
@@ -47,8 +48,9 @@ const ENDS: [(&str, &str); 23] = [
 const DRIVERS: [&str; 2] = ["DCGM successfully initialized!", "Is CUDA available: True"];
 
 /// How they say that a result is not right.
-const FAILED: [(&str, &str, Grade); 6] = [
+const FAILED: [(&str, &str, Grade); 7] = [
     ("Failed Validation on array", "STREAM", Grade::Fault),
+    ("This test is considered NOT PASSED", "Clover", Grade::Fault),
     ("HPCG result is INVALID", "HPCG", Grade::Suspect),
     ("Result is : INVALID", "MLPerf", Grade::Suspect),
     ("Verification    =             UNSUCCESSFUL", "NAS Parallel Benchmarks", Grade::Fault),

@@ -25,7 +25,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// Rows below a head that begins with `GPU` and has a column of NUMA nodes beside one of CPUs or UUIDs, as launchers print them:
 /// `GPU  Node  Affinity  UUID  Cores`, `0  0  0  None  0-31,64-95`.
 fn places(text: &Text, found: &mut Found) {
-    if !text.holds(&["GPU"]) || !text.holds(&["Node", "NUMA", "Numa"]) {
+    if !text.holds(&["GPU  ", "GPU\t"]) || !text.holds_one_of(&["Node", "NUMA", "Numa", "numa"]) {
         return;
     }
     let (mut columns, mut numa, mut uuid): (usize, usize, Option<usize>) = (0, 0, None);
@@ -40,7 +40,8 @@ fn places(text: &Text, found: &mut Found) {
         let at = |names: &[&str]| words.iter().position(|word| names.contains(&word.to_ascii_lowercase().as_str()));
         if words.first().is_some_and(|word| word.eq_ignore_ascii_case("gpu")) && (3..=10).contains(&words.len()) {
             push(&mut gpus, &mut lines, found);
-            let node = at(&["node", "numa", "numanode", "numa_node"]).filter(|_| at(&["cores", "cpus", "cpu", "uuid"]).is_some());
+            let node = at(&["node", "numa", "numanode", "numa_node"])
+                .filter(|_| at(&["cores", "cpus", "cpu", "uuid"]).is_some());
             (columns, numa, uuid) = (node.map_or(0, |_| words.len()), node.unwrap_or(0), at(&["uuid"]));
             continue;
         }

@@ -56,7 +56,14 @@ fn links(text: &Text, found: &mut Found) {
     }
     if let Some((_, _, first)) = rates.first() {
         let told: Vec<String> = rates.iter().map(|(rate, count, _)| format!("{count} {rate}")).collect();
-        health.trouble(Area::NetworkLink, Grade::Note, None, "active ends of links, by width and rate:", &told.join(", "), *first);
+        health.trouble(
+            Area::NetworkLink,
+            Grade::Note,
+            None,
+            "active ends of links, by width and rate:",
+            &told.join(", "),
+            *first,
+        );
     }
     health.push(text, LINKS, found);
 }

@@ -270,10 +270,16 @@ mod tests {
     fn a_piece_of_the_kernel_s_log_is_about_something() {
         let late = "[  812.5] widgetfs: mirror 3 is unreachable\n";
         assert_eq!(open(late).len(), 1);
-        for other in ["[    1.5] widgetfs: mirror 3 is unreachable\n", "[  812.5] usb 1-2: device not responding, timed out\n"] {
+        for other in
+            ["[    1.5] widgetfs: mirror 3 is unreachable\n", "[  812.5] usb 1-2: device not responding, timed out\n"]
+        {
             assert_eq!(open(other), [], "{other}");
         }
-        assert_eq!(open(&format!("{late}{}", "[  900.1] widgetfs: works\n".repeat(150))), [], "a log is about anything");
+        assert_eq!(
+            open(&format!("{late}{}", "[  900.1] widgetfs: works\n".repeat(150))),
+            [],
+            "a log is about anything"
+        );
     }
 
     #[test]

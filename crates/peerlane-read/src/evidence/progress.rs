@@ -26,11 +26,11 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 17] = [
+    const HALLMARKS: [&str; 15] = [
         "requests",
         "LLM",
         "server",
-        "complete",
+        "omplete",
         "throughput",
         "HTTP/1.1\" ",
         "oss",
@@ -42,8 +42,6 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "erSec",
         "per_sec",
         "FLOP",
-        "flops",
-        "Completed store-based barrier",
     ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
@@ -139,6 +137,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if loss.is_finite() {
                 health.sound(Area::Program, *i);
             }
+        }
+        if let [(first, begin), .., (_, end)] = steps.as_slice() {
+            told.trained(steps.len(), (*begin, *end), *first);
         }
         let last = steps.last().filter(|(_, loss)| !loss.is_finite());
         if let Some((i, loss)) = last {
@@ -314,7 +315,9 @@ fn loss(line: &str) -> Option<f64> {
     let lower = line.to_ascii_lowercase();
     let counts = ["step", "iter", "epoch"].iter().any(|word| {
         let after = lower.split_once(word).map(|(_, after)| after.trim_start_matches(|c: char| c.is_alphabetic()));
-        let after = after.map(|after| [" index", " number", "_index", "_idx"].iter().find_map(|word| after.strip_prefix(word)).unwrap_or(after));
+        let after = after.map(|after| {
+            [" index", " number", "_index", "_idx"].iter().find_map(|word| after.strip_prefix(word)).unwrap_or(after)
+        });
         after.is_some_and(|after| {
             after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
         })
@@ -435,7 +438,8 @@ mod tests {
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
-        let barrier = "[INFO] - Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.\n";
+        let barrier =
+            "[INFO] - Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.\n";
         assert_eq!((health(scan, barrier).area, health(scan, barrier).sound), (Area::Job, 1));
     }
 

@@ -202,7 +202,9 @@ impl Output {
         let Output { lines, tables, numa, gpus, gpu_lines, without, .. } = std::mem::take(self);
         let mut health = Health::default();
         for (number, i) in without.into_iter().take(MAX_GPUS).filter(|_| !gpus.is_empty()) {
-            let what = format!("row {number} of rocm-smi has no values (N/A), as another display adapter of the machine has none");
+            let what = format!(
+                "row {number} of rocm-smi has no values (N/A), as another display adapter of the machine has none"
+            );
             health.trouble(Area::Program, Grade::Note, None, &what, "", i);
         }
         health.push(text, TOOL, found);

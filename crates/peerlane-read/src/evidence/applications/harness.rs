@@ -142,7 +142,8 @@ fn counted(line: &str) -> Option<(u64, u64)> {
 
 /// How a program's check of its own results ended: `Verification of GPU results: Passed`, `Validation: FAILED`.
 fn verified(line: &str) -> Option<bool> {
-    const STARTS: [&str; 6] = ["Verification", "Validation", "Correctness", "Result check", "Results check", "Residual check"];
+    const STARTS: [&str; 6] =
+        ["Verification", "Validation", "Correctness", "Result check", "Results check", "Residual check"];
     let rest = STARTS.iter().find_map(|start| line.strip_prefix(start))?;
     let (what, word) = rest.rsplit_once([':', '=', ' '])?;
     let plain = what.len() <= 60 && !what.contains(['"', '(', '{', ';']);

@@ -23,6 +23,8 @@ pub(super) struct Columns {
     rates: Vec<(usize, String)>,
     /// Whether it is a table of SHOC, whose rows name their unit.
     is_shoc: bool,
+    /// The column with the rate of each function, of a table like STREAM's.
+    function: Option<(usize, &'static str)>,
     /// The test that a table of NVSHMEM is of, and its unit.
     nvshmem: Option<(String, String)>,
     title: Option<String>,
@@ -53,6 +55,10 @@ impl Columns {
             *self = Columns { cells: cells.len(), is_shoc: true, ..Columns::default() };
             return None;
         }
+        if let Some(function) = functions(&cells) {
+            *self = Columns { cells: cells.len(), function: Some(function), ..Columns::default() };
+            return None;
+        }
         if let Some(rates) = head(&cells) {
             *self = Columns { cells: cells.len(), rates, ..Columns::default() };
             return None;
@@ -66,6 +72,10 @@ impl Columns {
             let is_rate = unit.ends_with("/s") || unit.ends_with("FLOPS") || unit.ends_with("flops");
             return is_rate.then(|| number(median).map(|rate| vec![(rate, format!("{unit} ({name}, median)"))]))?;
         }
+        if let Some((at, unit)) = self.function {
+            let name = cells.first().filter(|name| name.chars().all(char::is_alphabetic))?;
+            return Some(vec![(number(cells.get(at)?)?, format!("{unit} ({name})"))]);
+        }
         let all = self.rates.iter().filter_map(|(at, unit)| Some((number(cells.get(*at)?)?, unit.clone())));
         let all: Vec<_> = all.collect();
         (!all.is_empty()).then_some(all)
@@ -78,7 +88,8 @@ impl Columns {
             self.title = Some((*first).to_owned());
         } else if first.starts_with("size") {
             let unit = second.split_whitespace().next_back()?.to_owned();
-            self.nvshmem = self.title.take().filter(|_| MEMORY.contains(&unit.to_ascii_lowercase().as_str())).zip(Some(unit));
+            self.nvshmem =
+                self.title.take().filter(|_| MEMORY.contains(&unit.to_ascii_lowercase().as_str())).zip(Some(unit));
         } else if let Some((title, unit)) = &self.nvshmem {
             first.split('.').next()?.parse::<u64>().ok()?;
             let rate = second.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0)?;
@@ -97,9 +108,22 @@ fn cells(line: &str) -> Vec<&str> {
     } else if line.matches(',').count() >= FEWEST - 1 {
         line.split(',').collect()
     } else {
-        line.split_whitespace().collect()
+        // a unit in brackets is part of the word before it
+        line.split_whitespace().filter(|word| !(word.starts_with('(') && word.ends_with(')'))).collect()
     };
     all.into_iter().map(str::trim).collect()
+}
+
+/// The column with rates of BabelStream's tables: `Function    MBytes/sec  Min (sec) …`, `function,num_times,…,max_mbytes_per_sec,…`.
+fn functions(cells: &[&str]) -> Option<(usize, &'static str)> {
+    const UNITS: [(&str, &str); 4] = [
+        ("MBytes/sec", "MB/s"),
+        ("GBytes/sec", "GB/s"),
+        ("max_mbytes_per_sec", "MB/s"),
+        ("max_gbytes_per_sec", "GB/s"),
+    ];
+    cells.first().filter(|first| first.eq_ignore_ascii_case("function"))?;
+    UNITS.iter().find_map(|(name, unit)| Some((cells.iter().position(|cell| cell == name)?, *unit)))
 }
 
 /// The columns with rates of a head that has one of computing.
@@ -111,9 +135,13 @@ fn head(cells: &[&str]) -> Option<Vec<(usize, String)>> {
     }
     let unit = |cell: &str, of: &[&str]| {
         let words = cell.split([' ', '(', ')', '[', ']', '_']);
-        words.filter(|word| !word.is_empty()).find(|word| of.contains(&word.to_ascii_lowercase().as_str())).map(str::to_owned)
+        words
+            .filter(|word| !word.is_empty())
+            .find(|word| of.contains(&word.to_ascii_lowercase().as_str()))
+            .map(str::to_owned)
     };
-    let is_goal = |cell: &str| ["peak", "theor", "target", "max "].iter().any(|word| cell.to_ascii_lowercase().contains(word));
+    let is_goal =
+        |cell: &str| ["peak", "theor", "target", "max "].iter().any(|word| cell.to_ascii_lowercase().contains(word));
     let of_computing = cells.iter().filter(|cell| unit(cell, &COMPUTE).is_some()).count();
     if of_computing == 0 {
         return None;
@@ -178,6 +206,18 @@ mod tests {
         assert_eq!(best(shoc), [of("GB/s (Sim, median)", 0.11)]);
         let gemm = "| M | N | K | time (us) | TFLOPS | peak TFLOPS |\n|---|---|---|---|---|---|\n| 1 | 2 | 3 | 9.5 | 512.5 | 989 |\n";
         assert_eq!(best(gemm), [of("TFLOPS", 512.5)]);
+    }
+
+    #[test]
+    fn tables_of_babelstream() {
+        // the head has words more than the rows, where blanks part them
+        for text in [
+            "function,num_times,n_elements,sizeof,max_mbytes_per_sec,min_runtime\nCopy,100,33554432,8,812.5,0.1\nTriad,100,33554432,8,850.5,0.1\n",
+            "Function    MBytes/sec  Min (sec)   Max         Average\nCopy        812.5  0.1 0.2 0.3\nTriad  850.5 0.1 0.2 0.3\n",
+        ] {
+            let all = best(text);
+            assert_eq!(all, [("MB/s (Copy)".to_owned(), 812.5), ("MB/s (Triad)".to_owned(), 850.5)], "{text}");
+        }
     }
 
     #[test]

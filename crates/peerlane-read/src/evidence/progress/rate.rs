@@ -56,6 +56,10 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     {
         return Some(known);
     }
+    if let Some((_, rate)) = line.split_once("GFLOP/s rating of=") {
+        let rate: f64 = rate.trim().parse().ok()?;
+        return (rate.is_finite() && rate > 0.0).then_some((rate, "GFLOP/s (HPCG)"));
+    }
     // most lines hold none of these, and are passed over quickly
     if !["/s", "per second", "FLOPS", "Flops", "ns/day"].iter().any(|part| line.contains(part)) {
         return None;
@@ -139,6 +143,7 @@ mod tests {
             ("train: 0 Data (t): 0.2 Batch (t): 0.6, 6206.32/s, 387.9/s/gpu LR: 1", 6206.32, "samples/s of all GPUs"),
             ("epoch=0/micro_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.3, Mem=1GB", 35.3, "samples/s"),
             ("\"tokens_per_second\": 81.25,", 81.25, "tokens/s"),
+            ("Final Summary::HPCG result is VALID with a GFLOP/s rating of=12.5", 12.5, "GFLOP/s (HPCG)"),
             ("[rank 0] step 4, 512.5 TFLOPS/GPU: ok", 512.5, "TFLOPS/GPU"),
         ] {
             assert_eq!(of_work(line), Some((rate, unit)), "{line}");

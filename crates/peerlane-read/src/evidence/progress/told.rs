@@ -18,6 +18,8 @@ pub(super) struct Told {
     tokens: f64,
     /// The most tokens of prompts that were read in a second.
     prompt: f64,
+    /// The losses of the first and the last step, and how many there are.
+    losses: Option<String>,
     answered: u64,
     refused: u64,
     /// The best rates of other programs, by unit.
@@ -89,6 +91,16 @@ impl Told {
         }
     }
 
+    /// Steps of training with the losses of the first and the last.
+    pub(super) fn trained(&mut self, steps: usize, (first, last): (f64, f64), i: usize) {
+        if first.is_finite() && last.is_finite() {
+            self.losses = Some(format!("{steps} lines with a loss, from {first:.4} to {last:.4}"));
+            if self.lines.len() < MOST {
+                self.lines.push(i);
+            }
+        }
+    }
+
     /// A request was answered, or not.
     pub(super) fn answers(&mut self, well: bool) {
         let count = if well { &mut self.answered } else { &mut self.refused };
@@ -120,8 +132,23 @@ impl Told {
 
     /// The figures in sentences of a length that is shown whole, with the lines that tell them.
     pub(super) fn summary(self) -> (Vec<String>, Vec<usize>) {
-        let Told { server, ranks, weights, cache, room, requests, nccl, own_sums, tokens, prompt, answered, refused, rates, lines } =
-            self;
+        let Told {
+            server,
+            ranks,
+            weights,
+            cache,
+            room,
+            requests,
+            nccl,
+            own_sums,
+            tokens,
+            prompt,
+            losses,
+            answered,
+            refused,
+            rates,
+            lines,
+        } = self;
         if lines.is_empty() {
             return (Vec::new(), lines);
         }
@@ -133,6 +160,7 @@ impl Told {
         ];
         parts.extend(rates.iter().map(|(unit, rate)| Some(format!("at best {rate} {unit}"))));
         parts.extend([
+            losses,
             (answered > 0).then(|| format!("{answered} requests {all}")),
             ranks.map(|n| if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") }),
             weights.map(|gib| format!("weights {gib} GiB")),
