@@ -7,7 +7,7 @@ use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
-use peerlane::machine::Machine;
+use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::Assume;
 
 use super::comparison::{self, Section, Tally};
@@ -91,9 +91,10 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Whether tables by message size are few enough for the screen.
+/// Whether what tools printed has tables by message size that are few enough for the screen.
 fn shows_tables(case: &Case) -> bool {
-    case.run.is_none() && (1..=FEW).contains(&case.machine.curves.len())
+    let machine = &case.machine;
+    case.run.is_none() && machine.kind == MachineKind::Captured && (1..=FEW).contains(&machine.curves.len())
 }
 
 /// What is written, line by line, with its styles.
@@ -198,7 +199,7 @@ pub(crate) fn summary(case: &Case, checked: &MachineCheck, values: &Tally, more:
             format!("{}: {}", count(*values, "value"), parts.join(", "))
         }
     };
-    if case.run.is_none() && machine.curves.len() > FEW {
+    if case.run.is_none() && !machine.curves.is_empty() && !shows_tables(case) {
         kinds.push(format!("{} by message size", count(machine.curves.len(), "table")));
     }
     for (n, what) in [
