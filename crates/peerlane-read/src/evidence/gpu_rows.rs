@@ -12,9 +12,6 @@ const GPUSTAT: &str = "gpustat";
 const DMON: &str = "nvidia-smi dmon";
 const PLACES: &str = "table of GPUs";
 
-/// More GPUs than any machine has.
-const MOST: usize = 512;
-
 pub(super) fn scan(text: &Text, found: &mut Found) {
     gpustat(text, found);
     dmon(text, found);

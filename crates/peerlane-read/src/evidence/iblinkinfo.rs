@@ -37,9 +37,10 @@ fn links(text: &Text, found: &mut Found) {
         let state = state.split_whitespace().collect::<Vec<_>>().join(" ");
         let could = partner.split_once("Could be ").map(|(_, more)| more.trim_end_matches([')', ' ']));
         if let Some(rate) = rate(&state) {
+            let room = rates.len() < KINDS;
             match rates.iter_mut().find(|(known, ..)| *known == rate) {
                 Some((_, count, _)) => *count += 1,
-                None if rates.len() < KINDS => rates.push((rate, 1, i)),
+                None if room => rates.push((rate, 1, i)),
                 None => {}
             }
         }

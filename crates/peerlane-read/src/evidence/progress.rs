@@ -365,10 +365,15 @@ mod tests {
             )
         };
         let sound = health(scan, &log(0, "99.0"));
-        assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 0));
+        assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 1));
+        let told = "at best 2.5 tokens/s generated; at best 7.3 tokens/s of prompts read; 1 requests all answered";
+        assert_eq!(sound.troubles[0].value, told);
         let full = health(scan, &log(27, "100.0"));
         let bad: Vec<_> = full.troubles.iter().map(|t| (t.value.as_str(), t.grade)).collect();
-        assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit)]);
+        assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit), (told, Grade::Note)]);
+        // what the text's end cuts is no rate
+        let cut = health(scan, "server\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation throughput: 98");
+        assert_eq!(cut.troubles[0].value, "at best 7.3 tokens/s of prompts read");
         let sglang = "Decode batch. #running-req: 66, #token: 87282, token usage: 0.99, gen throughput (token/s): 25.3, #queue-req: 13\n";
         assert_eq!(health(scan, sglang).troubles[0].value, "13 of them, 99 % of it in use");
         let failed = health(scan, "10.0.0.1:33 - \"POST /v1/completions HTTP/1.1\" 500 Internal Server Error\n");
