@@ -2,11 +2,14 @@
 
 mod samples;
 
+use std::collections::BTreeMap;
+
 use super::health::Health;
 use super::text::Used;
 use super::words::{mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
-use peerlane_machine::fact::{Area, Grade};
+use peerlane_machine::fact::{Area, Grade, HealthReport, Trouble};
+use peerlane_machine::names::list;
 
 const GPUSTAT: &str = "gpustat";
 const DMON: &str = "nvidia-smi dmon";
@@ -29,6 +32,15 @@ fn places(text: &Text, found: &mut Found) {
     let (mut gpus, mut lines): (Vec<GpuFacts>, Used) = (Vec::new(), Used::default());
     let push = |gpus: &mut Vec<GpuFacts>, lines: &mut Used, found: &mut Found| {
         if let Some(numbers) = std::mem::take(lines).numbers(text, found) {
+            let mut nodes: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            for gpu in gpus.iter() {
+                nodes.entry(gpu.numa.unwrap_or(0)).or_default().extend(gpu.index.map(|n| format!("GPU{n}")));
+            }
+            let told: Vec<String> =
+                nodes.iter().map(|(node, gpus)| format!("{} on NUMA node {node}", list(gpus))).collect();
+            let trouble = Trouble { part: None, what: told.join(", "), value: String::new(), grade: Grade::Note };
+            let report = HealthReport { area: Area::Program, sound: 0, troubles: vec![trouble] };
+            found.push(text, PLACES, numbers, Fact::Health(report));
             found.push(text, PLACES, numbers, Fact::Gpus(std::mem::take(gpus)));
         }
     };
@@ -165,8 +177,8 @@ mod tests {
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);
-        let Some(Fact::Gpus(gpus)) = found.evidence.into_iter().map(|e| e.fact).next() else { panic!("{text}") };
-        gpus
+        let of = |fact| if let Fact::Gpus(gpus) = fact { Some(gpus) } else { None };
+        found.evidence.into_iter().find_map(|e| of(e.fact)).unwrap_or_else(|| panic!("{text}"))
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut steps: Vec<(usize, f64)> = Vec::new();
     let mut most_waiting = 0;
     let mut told = Told::default();
-    let mut rates = Rates::default();
+    let mut rates = rate::Rates::default();
     let mut columns = benchmark::Columns::default();
     // the room of a cache that holds hardly one request
     let mut room: Option<(f64, String, usize)> = None;
@@ -77,7 +77,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(status) = answer(line) {
             let bad = (status >= 500).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "a request ended with", &format!("HTTP {status}"), i);
-            told.answers(bad.is_none() && line.contains("POST "));
+            if !line.contains("\"GET /health") {
+                told.answers(bad.is_none());
+            }
         } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
             health.sound(Area::Program, i);
         } else if let Some((requests, share)) = queue(line) {
@@ -103,6 +105,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if let Some((rate, unit)) = rate::of_work(line) {
                 told.works(rate, unit, i);
             }
+        } else if told.read_rates(line, i) {
+            // a server's own line, which the text's end may cut
         } else if let Some((rate, unit)) = rate::of_work(line) {
             health.sound(Area::Program, i);
             told.works(rate, unit, i);
@@ -173,6 +177,14 @@ fn begins(line: &str) -> Option<String> {
     } else {
         return None;
     };
+    // of a folder its own name
+    let model = model.map(|model| {
+        if model.starts_with(['/', '.']) {
+            model.trim_end_matches('/').rsplit('/').next().unwrap_or(model)
+        } else {
+            model
+        }
+    });
     let model = model.map_or_else(String::new, |model| format!(", {model}"));
     let gpus = number("tensor_parallel_size").or_else(|| number("tp_size"));
     let gpus = gpus.filter(|n| *n != "1").map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
@@ -243,49 +255,6 @@ fn is_result(line: &str) -> bool {
         loss && after("elapsed time per iteration (ms): ").is_some_and(positive)
     };
     throughput() || request() || step()
-}
-
-/// Whether lines are rows below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
-#[derive(Default)]
-struct Rates {
-    is_below: bool,
-}
-
-impl Rates {
-    /// Whether this line, the next one, is such a row.
-    fn is_row(&mut self, line: &str) -> bool {
-        const UNITS: [&str; 12] = [
-            "tok/s",
-            "tokens/s",
-            "t/s",
-            "tokens/sec",
-            "img/s",
-            "images/s",
-            "images/sec",
-            "samples/s",
-            "samples/sec",
-            "req/s",
-            "requests/s",
-            "it/s",
-        ];
-        let line = line.trim().trim_end_matches('|').trim_end();
-        let words = || line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
-        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
-        if UNITS.iter().any(|unit| line.ends_with(unit)) && is_parted && !line.contains(':') && words() >= 3 {
-            self.is_below = true;
-            return false;
-        }
-        let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
-        if !self.is_below || is_rule {
-            return false;
-        }
-        let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
-        let cell = line.rsplit(separators).next().unwrap_or(line).trim();
-        // `128.93 ± 0.21`
-        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
-        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
-        self.is_below && words() >= 3
-    }
 }
 
 /// `Failed requests:   0` of a benchmark of servers.
@@ -372,7 +341,8 @@ mod tests {
         let bad: Vec<_> = full.troubles.iter().map(|t| (t.value.as_str(), t.grade)).collect();
         assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit), (told, Grade::Note)]);
         // what the text's end cuts is no rate
-        let cut = health(scan, "server\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation throughput: 98");
+        let cut =
+            health(scan, "server\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation throughput: 98");
         assert_eq!(cut.troubles[0].value, "at best 7.3 tokens/s of prompts read");
         let sglang = "Decode batch. #running-req: 66, #token: 87282, token usage: 0.99, gen throughput (token/s): 25.3, #queue-req: 13\n";
         assert_eq!(health(scan, sglang).troubles[0].value, "13 of them, 99 % of it in use");

@@ -129,6 +129,49 @@ pub(super) fn wait_for_data(line: &str) -> Option<String> {
         .then(|| format!("{data} of {step} s ({:.0} %)", data / step * 100.0))
 }
 
+/// Whether lines are rows below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
+#[derive(Default)]
+pub(super) struct Rates {
+    is_below: bool,
+}
+
+impl Rates {
+    /// Whether this line, the next one, is such a row.
+    pub(super) fn is_row(&mut self, line: &str) -> bool {
+        const UNITS: [&str; 12] = [
+            "tok/s",
+            "tokens/s",
+            "t/s",
+            "tokens/sec",
+            "img/s",
+            "images/s",
+            "images/sec",
+            "samples/s",
+            "samples/sec",
+            "req/s",
+            "requests/s",
+            "it/s",
+        ];
+        let line = line.trim().trim_end_matches('|').trim_end();
+        let words = || line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
+        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
+        if UNITS.iter().any(|unit| line.ends_with(unit)) && is_parted && !line.contains(':') && words() >= 3 {
+            self.is_below = true;
+            return false;
+        }
+        let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
+        if !self.is_below || is_rule {
+            return false;
+        }
+        let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
+        let cell = line.rsplit(separators).next().unwrap_or(line).trim();
+        // `128.93 ± 0.21`
+        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
+        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
+        self.is_below && words() >= 3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

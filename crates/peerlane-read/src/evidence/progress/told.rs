@@ -30,12 +30,10 @@ pub(super) struct Told {
 impl Told {
     /// Reads a line; whether it tells a figure.
     pub(super) fn read(&mut self, line: &str, i: usize) -> bool {
-        let number = |key: &str| {
-            let (_, rest) = line.split_once(key)?;
-            let rest = rest.trim_start();
-            rest.get(..rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()))
-                .filter(|n| !n.is_empty())
-        };
+        if self.read_rates(line, i) {
+            return true;
+        }
+        let number = |key: &str| number(line, key);
         if let Some(ranks) =
             number("world_size=").filter(|_| line.contains(" rank=")).or_else(|| number(" in world size "))
         {
@@ -59,24 +57,31 @@ impl Told {
             self.nccl.get_or_insert_with(|| release.to_owned());
         } else if line.contains("Registering ") && line.trim_end().ends_with(" cuda graph addresses") {
             self.own_sums = true;
-        } else if line.contains("vg generation throughput: ")
-            || line.contains("vg prompt throughput: ")
-            || line.contains(" throughput (token/s): ")
-        {
-            // a number that the text's end cuts has no unit
-            let whole = |key: &str| {
-                let rate = number(key)?;
-                let (_, behind) = line.split_once(key)?.1.split_once(rate)?;
-                behind.starts_with([' ', ',']).then(|| rate.parse::<f64>().ok())?
-            };
-            let best = |known: f64, rate: Option<f64>| rate.map_or(known, |rate| rate.max(known));
-            self.tokens =
-                best(self.tokens, whole("vg generation throughput: ").or_else(|| whole("gen throughput (token/s): ")));
-            self.prompt =
-                best(self.prompt, whole("vg prompt throughput: ").or_else(|| whole("input throughput (token/s): ")));
         } else {
             return false;
         }
+        if self.lines.len() < MOST {
+            self.lines.push(i);
+        }
+        true
+    }
+
+    /// Reads the rates that a server states of itself; whether the line has some.
+    pub(super) fn read_rates(&mut self, line: &str, i: usize) -> bool {
+        const KEYS: [&str; 3] = ["vg generation throughput: ", "vg prompt throughput: ", " throughput (token/s): "];
+        if !KEYS.iter().any(|key| line.contains(key)) {
+            return false;
+        }
+        // a number that the text's end cuts has no unit
+        let whole = |key: &str| {
+            let rate = number(line, key)?;
+            let (_, behind) = line.split_once(key)?.1.split_once(rate)?;
+            behind.starts_with([' ', ',']).then(|| rate.parse::<f64>().ok())?
+        };
+        let best = |known: f64, rate: Option<f64>| rate.map_or(known, |rate| rate.max(known));
+        let generated = whole("vg generation throughput: ").or_else(|| whole("gen throughput (token/s): "));
+        let prompt = whole("vg prompt throughput: ").or_else(|| whole("input throughput (token/s): "));
+        (self.tokens, self.prompt) = (best(self.tokens, generated), best(self.prompt, prompt));
         if self.lines.len() < MOST {
             self.lines.push(i);
         }
@@ -186,6 +191,12 @@ impl Told {
 
 /// Longer values are cut where they are shown, in bytes.
 const WHOLE: usize = 150;
+
+/// The number behind a key.
+fn number<'t>(line: &'t str, key: &str) -> Option<&'t str> {
+    let rest = line.split_once(key)?.1.trim_start();
+    rest.get(..rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len())).filter(|n| !n.is_empty())
+}
 
 /// Lines that are kept as used.
 const MOST: usize = 64;
