@@ -59,7 +59,11 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     };
     let state = |one: &Trouble| format!("{} {}", one.what, one.value).trim().to_owned();
     let named = |one: &Trouble| one.part.as_ref().map_or_else(|| state(one), |part| format!("{part}: {}", state(one)));
-    let all: Vec<String> = distinct(of.iter().map(|(one, _)| named(one)));
+    let mut all: Vec<String> = distinct(of.iter().map(|(one, _)| named(one)));
+    // what a program reached comes before what it is
+    if (area, grade) == (Area::Program, Grade::Note) {
+        all.sort_by_key(|words| !words.contains("at best "));
+    }
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;

@@ -107,6 +107,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
         } else if told.read_rates(line, i) {
             // a server's own line, which the text's end may cut
+            health.sound(Area::Program, i);
         } else if let Some((rate, unit)) = rate::of_work(line) {
             health.sound(Area::Program, i);
             told.works(rate, unit, i);
