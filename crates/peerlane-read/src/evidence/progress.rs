@@ -336,7 +336,7 @@ mod tests {
         };
         let sound = health(scan, &log(0, "99.0"));
         assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 1));
-        let told = "at best 2.5 tokens/s generated; at best 7.3 tokens/s of prompts read; 1 requests all answered";
+        let told = "at best 2.5 tokens/s generated; at best 7.3 tokens/s of prompts read; 1 request answered";
         assert_eq!(sound.troubles[0].value, told);
         let full = health(scan, &log(27, "100.0"));
         let bad: Vec<_> = full.troubles.iter().map(|t| (t.value.as_str(), t.grade)).collect();

@@ -70,11 +70,9 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     if behind.starts_with(|c: char| c.is_alphanumeric() || c == '/') {
         return None;
     }
-    // a goal or a limit is no result
-    if ["target", "expected", "limit", "peak", "theoretical", "baseline"]
-        .iter()
-        .any(|word| before.to_ascii_lowercase().contains(word))
-    {
+    // a goal or a limit is no result, nor what a card could do
+    let lower = line.to_ascii_lowercase();
+    if ["target", "expected", "limit", "peak", "theoretical", "baseline"].iter().any(|word| lower.contains(word)) {
         return None;
     }
     let label = behind.trim_start_matches([')', ']', '"', '\'']).trim_start();
@@ -198,6 +196,7 @@ mod tests {
         for line in [
             "we reached about 12 tokens/s: fine",
             "target throughput: 90 tokens/s",
+            "Compute throughput:  6610.9 GFlops (theoretical single precision FMAs)",
             "The rate is 3 tokens/s: we want more.",
             "| t/s: | 3 tokens/s |",
             "speed: nan tokens/s",

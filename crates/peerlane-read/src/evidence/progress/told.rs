@@ -157,7 +157,6 @@ impl Told {
         if lines.is_empty() {
             return (Vec::new(), lines);
         }
-        let all = if refused == 0 { "all answered" } else { "answered" };
         let mut parts: Vec<Option<String>> = vec![
             server,
             (tokens > 0.0).then(|| format!("at best {tokens} tokens/s generated")),
@@ -166,7 +165,11 @@ impl Told {
         parts.extend(rates.iter().map(|(unit, rate)| Some(format!("at best {rate} {unit}"))));
         parts.extend([
             losses,
-            (answered > 0).then(|| format!("{answered} requests {all}")),
+            (answered > 0).then(|| {
+                let what = if answered == 1 { "request" } else { "requests" };
+                let of = if refused > 0 { format!(" of {}", answered.saturating_add(refused)) } else { String::new() };
+                format!("{answered}{of} {what} answered")
+            }),
             ranks.map(|n| if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") }),
             weights.map(|gib| format!("weights {gib} GiB")),
             cache.map(|gib| format!("KV cache {gib} GiB")),
