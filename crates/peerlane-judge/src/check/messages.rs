@@ -63,12 +63,28 @@ fn holds(view: &View, all: &Reported, name: &str) -> bool {
     match name {
         "acs-redirects" => any(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0)),
         "pcie-errors" => any(|fact| matches!(fact, Fact::Kernel(log) if log.pcie_errors.iter().any(is_uncorrected))),
+        "gpus-without-nvswitch" => are_without_nvswitch(view),
         "transfers" => view.machine.is_measured(),
         "ranks-in-one-collective" => is_one_collective(all) == Some(true),
         "ranks-in-other-sizes" => are_sizes_apart(all),
         "ranks-in-other-collectives" => is_one_collective(all) == Some(false),
         _ => all.of.contains_key(name),
     }
+}
+
+/// Whether all GPUs that are named are of lines that no board with NVSwitches has.
+fn are_without_nvswitch(view: &View) -> bool {
+    const LINES: [&str; 9] =
+        ["GeForce", "Quadro", "TITAN", "RTX", "Tesla T4", "Tesla P4", "NVIDIA L4", "NVIDIA A10", "NVIDIA A16"];
+    let names = view.facts(|fact| if let Fact::Gpus(gpus) = fact { Some(gpus) } else { None });
+    let names: Vec<&str> = names.flat_map(|(gpus, _)| gpus).filter_map(|gpu| gpu.name.as_deref()).collect();
+    // an A100 is no A10
+    let is_one = |name: &&str| {
+        LINES.iter().any(|line| {
+            name.find(line).is_some_and(|at| !name[at + line.len()..].starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    !names.is_empty() && names.iter().all(is_one)
 }
 
 fn is_uncorrected(error: &PcieError) -> bool {

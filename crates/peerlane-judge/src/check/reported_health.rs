@@ -59,13 +59,19 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
     };
     let state = |one: &Trouble| format!("{} {}", one.what, one.value).trim().to_owned();
     let named = |one: &Trouble| one.part.as_ref().map_or_else(|| state(one), |part| format!("{part}: {}", state(one)));
-    let all: Vec<String> = distinct(of.iter().map(|(one, _)| named(one)));
+    let mut all: Vec<String> = distinct(of.iter().map(|(one, _)| named(one)));
+    // what a program reached comes before what it is
+    if (area, grade) == (Area::Program, Grade::Note) {
+        all.sort_by_key(|words| !words.contains("at best "));
+    }
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let shown = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ") + &more;
     let summary = match (area, grade) {
         (Area::Driver, Grade::Note) => "Devices have other drivers than their makers'",
         (Area::Test, Grade::Limit) => "A test shows what limits the machine",
+        (Area::Test, Grade::Note) => "What tests measured or say",
+        (Area::NetworkLink, Grade::Note) => "How links of network ports run",
         (Area::Program, Grade::Note) => "What a program reports about itself",
         (Area::Pod, Grade::Note) => "Pods are not ready yet, or were started again",
         _ => words.summary,
@@ -78,6 +84,7 @@ fn report(view: &View, area: Area, grade: Grade, of: &[(&Trouble, &Origin)]) -> 
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
         .fix(match (area, grade) {
             (Area::Test, Grade::Limit) => "Nothing is broken: what is named sets the rate. To go beyond it, replace that part or use several at once.",
+            (Area::Program | Area::Test, Grade::Note) => "Nothing by itself: compare the figures with those of a run that is known to be good.",
             _ => words.fix,
         })
         .confirm(words.confirm)

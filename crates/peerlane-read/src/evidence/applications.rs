@@ -17,7 +17,7 @@ const SLOW: f64 = 0.6;
 const MOST: usize = 512;
 
 /// How applications say that they came to their end: words of a line, and words that its text holds besides.
-const ENDS: [(&str, &str); 21] = [
+const ENDS: [(&str, &str); 24] = [
     ("Finished mdrun on rank ", "GROMACS"),
     ("Total wall time: ", "Loop time of "),
     ("WallClock: ", "CPUTime: "),
@@ -35,6 +35,9 @@ const ENDS: [(&str, &str); 21] = [
     (" exits successfully.", "Process "),
     ("\"key\": \"run_stop\"", "\"status\": \"success\""),
     ("Successfully completed.", "LSF System"),
+    ("> Done", "Subject: Job "),
+    ("This test is considered PASSED", "Clover"),
+    ("exit_status  0", "qname"),
     ("Exit Status:        0", "Resource Usage on "),
     ("State: COMPLETED (exit code 0)", "Job ID: "),
     ("DCGM successfully initialized!", "dcgm-exporter"),
@@ -45,8 +48,9 @@ const ENDS: [(&str, &str); 21] = [
 const DRIVERS: [&str; 2] = ["DCGM successfully initialized!", "Is CUDA available: True"];
 
 /// How they say that a result is not right.
-const FAILED: [(&str, &str, Grade); 6] = [
+const FAILED: [(&str, &str, Grade); 7] = [
     ("Failed Validation on array", "STREAM", Grade::Fault),
+    ("This test is considered NOT PASSED", "Clover", Grade::Fault),
     ("HPCG result is INVALID", "HPCG", Grade::Suspect),
     ("Result is : INVALID", "MLPerf", Grade::Suspect),
     ("Verification    =             UNSUCCESSFUL", "NAS Parallel Benchmarks", Grade::Fault),
@@ -186,6 +190,8 @@ mod tests {
             "[RESULT]  ior-easy-write  3.2 GiB/s : time 1 seconds\n[SCORE ] Bandwidth 2.1 GiB/s : IOPS 2 kiops : TOTAL 6\n",
             "[INFO] [launch.py:351:main] Process 12 exits successfully.\n",
             "Sender: LSF System <a@b>\nSuccessfully completed.\n",
+            "Sender: LSF System <a@b>\nSubject: Job 4711: <sim> in cluster <big> Done\n",
+            "qname        all.q\nexit_status  0\n",
             ":::MLLOG {\"key\": \"run_stop\", \"metadata\": {\"status\": \"success\"}}\n",
         ] {
             assert_eq!((end(body).area, end(body).sound, end(body).troubles.len()), (Area::Program, 1, 0), "{body}");

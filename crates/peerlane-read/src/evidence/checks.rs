@@ -27,7 +27,7 @@ const MAX_JSON: usize = 1 << 20;
 const DEEPEST: usize = 12;
 
 /// Words of parts, in lower case; digits at their end do not count.
-const PARTS: [&str; 36] = [
+const PARTS: [&str; 37] = [
     "gpu",
     "gpus",
     "nvlink",
@@ -55,6 +55,7 @@ const PARTS: [&str; 36] = [
     "mlx",
     "efa",
     "fabricmanager",
+    "fabric",
     "gdr",
     "gpudirect",
     "peermem",
@@ -157,7 +158,7 @@ pub(super) fn scan(text: &Text, read: &[bool], hosts: &HostHeadings, found: &mut
         }
         let row = match &table {
             Some(table) => of_table(table, line, &cells),
-            None => marked(line).or_else(|| closed(line)),
+            None => marked(line, i > 0 && is_of_program(text.line(i - 1))).or_else(|| closed(line)),
         };
         if let Some((status, marked, host, what)) = row {
             let host = host.or_else(|| hosts.at(i).map(str::to_owned));
@@ -219,6 +220,11 @@ fn head(line: &str, cells: &[&str]) -> Option<Table> {
     })
 }
 
+/// Whether a program logs so.
+fn is_of_program(line: &str) -> bool {
+    line.starts_with("{\"level\":") || head_of_log(line).is_log
+}
+
 type Read = (Status, bool, Option<String>, String);
 
 /// A row below such a head.
@@ -242,7 +248,9 @@ fn of_table(table: &Table, line: &str, cells: &[&str]) -> Option<Read> {
 }
 
 /// `[FAIL] GPU 2: x8, expected x16`, `❌ GPU 2: x8`.
-fn marked(line: &str) -> Option<Read> {
+///
+/// Documents list what they support in the same way, without a value; behind a line of a program's log it is a result.
+fn marked(line: &str, is_behind_log: bool) -> Option<Read> {
     let line = line.trim();
     let (status, marked, rest) =
         if let Some((word, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -253,8 +261,7 @@ fn marked(line: &str) -> Option<Read> {
             (Status::of_mark(mark)?, true, line.get(mark.len_utf8()..)?)
         };
     let rest = rest.trim_matches(|c: char| c == '\u{fe0f}' || c == ':' || c.is_whitespace());
-    // documents list what they support, without a value
-    let states_a_value = rest.contains([':', '=', '(']) || rest.bytes().any(|b| b.is_ascii_digit());
+    let states_a_value = is_behind_log || rest.contains([':', '=', '(']) || rest.bytes().any(|b| b.is_ascii_digit());
     (names_part(rest) && (!marked || states_a_value)).then(|| (status, marked, None, rest.to_owned()))
 }
 

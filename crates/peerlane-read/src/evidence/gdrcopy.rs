@@ -12,6 +12,9 @@ const TOOL: &str = super::tool::GDRCOPY;
 /// Writes of a CPU through a window with write combining reach several times this rate, in MB/s, on PCIe 3.0 and later.
 const SLOW_WRITE: f64 = 2000.0;
 
+/// Reads of a CPU through the same window are slow by design, but reach hundreds of MB/s with the wide loads that gdrcopy uses on x86.
+const SLOW_READ: f64 = 100.0;
+
 /// More GPUs than any machine has, and more sizes than any table.
 const MOST: usize = 512;
 
@@ -30,6 +33,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         return;
     }
     let mut health = Health::default();
+    let mut told: Vec<(String, usize)> = Vec::new();
     let mut gpu: Option<String> = None;
     // the GPUs that are listed one below the other, with the first line
     let mut listed: Option<(usize, usize, Vec<GpuFacts>)> = None;
@@ -61,6 +65,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if let Some(slow) = slow {
                 health.judge(Area::Test, slow.then_some(Grade::Suspect), gpu.as_deref(), "write BW", rate, i);
             }
+            told.push((format!("gdrcopy writes GPU memory at {}", rate.trim()), i));
+        } else if let Some(rate) = line.strip_prefix("read BW:") {
+            let slow = number_and_unit(rate).filter(|(_, unit)| *unit == "MB/s").map(|(rate, _)| rate < SLOW_READ);
+            if slow == Some(true) {
+                let what = "the CPU reads GPU memory through its window far below what is usual (hundreds of MB/s):";
+                health.trouble(Area::Test, Grade::Limit, gpu.as_deref(), what, rate, i);
+            }
+            told.push((format!("reads it at {}", rate.trim()), i));
         } else if let Some(failed) = failures(line) {
             health.judge(Area::Test, (failed > 0).then_some(Grade::Fault), None, "sanity:", line, i);
         } else if line.starts_with("Assertion \"") && line.contains(" failed at ") && line.contains("sanity.cpp") {
@@ -72,8 +84,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             health.trouble(Area::Test, Grade::Fault, None, "", line, i);
         }
     }
+    told.truncate(MOST_TOLD);
+    if let Some((_, first)) = told.first() {
+        let words: Vec<&str> = told.iter().map(|(words, _)| words.as_str()).collect();
+        health.trouble(Area::Test, Grade::Note, None, "", &words.join(", "), *first);
+    }
     health.push(text, TOOL, found);
 }
+
+/// Rates that are told; a run has two.
+const MOST_TOLD: usize = 4;
 
 /// `Test   Size(B)   Avg.Time(us)`.
 fn is_head_of_times(line: &str) -> bool {
@@ -181,10 +201,11 @@ mod tests {
     fn rates_and_results() {
         let text = "GPU id:0; name: NVIDIA A100-SXM4-40GB; Bus id: 0000:07:00\nselecting device 0\nwriting test, size=131072 offset=0 num_iters=10000\n\
                     write BW: 14018.7MB/s\nread BW: 600.3MB/s\n";
-        assert_eq!(troubles(text), (1, vec![]));
+        assert_eq!(troubles(text), (1, vec![Grade::Note]));
+        assert_eq!(troubles(&text.replace("600.3", "60.3")), (1, vec![Grade::Limit, Grade::Note]));
         let Fact::Gpus(gpus) = &scanned(scan, text).evidence[0].fact else { panic!() };
         assert_eq!(gpus[0].address.unwrap().to_string(), "0000:07:00.0");
-        assert_eq!(troubles("write BW: 141.2MB/s\n").1, [Grade::Suspect]);
+        assert_eq!(troubles("write BW: 141.2MB/s\n").1, [Grade::Suspect, Grade::Note]);
         assert_eq!(troubles("100%: Checks: 28, Failures: 0, Errors: 0\n"), (1, vec![]));
         assert_eq!(troubles("Total: 30, Passed: 28, Failed: 2, Waived: 0\n").1, [Grade::Fault]);
         assert_eq!(troubles("gdr_open error: Is gdrdrv driver installed and loaded?\n").1, [Grade::Fault]);

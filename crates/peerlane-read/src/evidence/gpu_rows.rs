@@ -2,19 +2,76 @@
 
 mod samples;
 
+use std::collections::BTreeMap;
+
 use super::health::Health;
 use super::text::Used;
 use super::words::{mebibytes, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
-use peerlane_machine::fact::{Area, Grade};
+use peerlane_machine::fact::{Area, Grade, HealthReport, Trouble};
+use peerlane_machine::names::list;
 
 const GPUSTAT: &str = "gpustat";
 const DMON: &str = "nvidia-smi dmon";
+const PLACES: &str = "table of GPUs";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     gpustat(text, found);
     dmon(text, found);
     samples::scan(text, found);
+    places(text, found);
+}
+
+/// Rows below a head that begins with `GPU` and has a column of NUMA nodes beside one of CPUs or UUIDs, as launchers print them:
+/// `GPU  Node  Affinity  UUID  Cores`, `0  0  0  None  0-31,64-95`.
+fn places(text: &Text, found: &mut Found) {
+    if !text.holds(&["GPU  ", "GPU\t"]) || !text.holds_one_of(&["Node", "NUMA", "Numa", "numa"]) {
+        return;
+    }
+    let (mut columns, mut numa, mut uuid): (usize, usize, Option<usize>) = (0, 0, None);
+    let (mut gpus, mut lines): (Vec<GpuFacts>, Used) = (Vec::new(), Used::default());
+    let push = |gpus: &mut Vec<GpuFacts>, lines: &mut Used, found: &mut Found| {
+        if let Some(numbers) = std::mem::take(lines).numbers(text, found) {
+            let mut nodes: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            for gpu in gpus.iter() {
+                nodes.entry(gpu.numa.unwrap_or(0)).or_default().extend(gpu.index.map(|n| format!("GPU{n}")));
+            }
+            let told: Vec<String> =
+                nodes.iter().map(|(node, gpus)| format!("{} on NUMA node {node}", list(gpus))).collect();
+            let trouble = Trouble { part: None, what: told.join(", "), value: String::new(), grade: Grade::Note };
+            let report = HealthReport { area: Area::Program, sound: 0, troubles: vec![trouble] };
+            found.push(text, PLACES, numbers, Fact::Health(report));
+            found.push(text, PLACES, numbers, Fact::Gpus(std::mem::take(gpus)));
+        }
+    };
+    for (i, line) in text.iter() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = |names: &[&str]| words.iter().position(|word| names.contains(&word.to_ascii_lowercase().as_str()));
+        if words.first().is_some_and(|word| word.eq_ignore_ascii_case("gpu")) && (3..=10).contains(&words.len()) {
+            push(&mut gpus, &mut lines, found);
+            let node = at(&["node", "numa", "numanode", "numa_node"])
+                .filter(|_| at(&["cores", "cpus", "cpu", "uuid"]).is_some());
+            (columns, numa, uuid) = (node.map_or(0, |_| words.len()), node.unwrap_or(0), at(&["uuid"]));
+            continue;
+        }
+        // rules part the head from the rows
+        if columns > 0 && !line.contains(char::is_alphanumeric) {
+            continue;
+        }
+        let number = words.first().and_then(|word| word.parse::<u32>().ok()).filter(|_| words.len() == columns);
+        let node = words.get(numa).and_then(|word| word.parse::<u32>().ok());
+        let (Some(index), Some(node)) = (number, node) else {
+            push(&mut gpus, &mut lines, found);
+            columns = 0;
+            continue;
+        };
+        if gpus.last().is_none_or(|before| before.index < Some(index)) && gpus.len() < MOST {
+            let uuid = uuid.and_then(|at| words.get(at)).filter(|id| id.starts_with("GPU-")).map(|id| (*id).to_owned());
+            gpus.push(GpuFacts { numa: Some(node), uuid, ..GpuFacts::listed(index, "") });
+            lines.add(i);
+        }
+    }
+    push(&mut gpus, &mut lines, found);
 }
 
 /// Rows of `gpustat`, which lists every GPU.
@@ -120,8 +177,19 @@ mod tests {
 
     fn gpus(text: &str) -> Vec<GpuFacts> {
         let found = scanned(scan, text);
-        let Some(Fact::Gpus(gpus)) = found.evidence.into_iter().map(|e| e.fact).next() else { panic!("{text}") };
-        gpus
+        let of = |fact| if let Fact::Gpus(gpus) = fact { Some(gpus) } else { None };
+        found.evidence.into_iter().find_map(|e| of(e.fact)).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn places_of_gpus_as_launchers_print_them() {
+        let all = gpus(
+            "Topology     numa_balancing: 0\n\nGPU     Node  Affinity       UUID               Cores\n0        0       0       None    0-31,64-95\n\
+             1        1       1       GPU-f3    32-63,96-127\n\nthe end\n",
+        );
+        let of: Vec<_> = all.iter().map(|gpu| (gpu.index, gpu.numa, gpu.uuid.as_deref())).collect();
+        assert_eq!(of, [(Some(0), Some(0), None), (Some(1), Some(1), Some("GPU-f3"))]);
+        assert_eq!(scanned(scan, "GPU Node Name\n0 0 x\n"), Found::default());
     }
 
     #[test]

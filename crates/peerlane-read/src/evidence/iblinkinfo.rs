@@ -18,6 +18,8 @@ fn links(text: &Text, found: &mut Found) {
         return;
     }
     let (mut health, mut node): (Health, Option<String>) = (Health::default(), None);
+    // how many links run at which width and rate, with the first line of each
+    let mut rates: Vec<(String, u32, usize)> = Vec::new();
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']).trim_end();
         if let Some(name) = ["CA: ", "Switch: ", "Router: "].iter().find_map(|kind| line.strip_prefix(kind)) {
@@ -34,6 +36,14 @@ fn links(text: &Text, found: &mut Found) {
         let part = node.as_ref().map_or_else(|| format!("port {number}"), |node| format!("{node} port {number}"));
         let state = state.split_whitespace().collect::<Vec<_>>().join(" ");
         let could = partner.split_once("Could be ").map(|(_, more)| more.trim_end_matches([')', ' ']));
+        if let Some(rate) = rate(&state) {
+            let room = rates.len() < KINDS;
+            match rates.iter_mut().find(|(known, ..)| *known == rate) {
+                Some((_, count, _)) => *count += 1,
+                None if room => rates.push((rate, 1, i)),
+                None => {}
+            }
+        }
         let (bad, value) = match could {
             // lanes are lost by a fault of the cable; a lower speed may be all that one end can
             Some(more) if more.contains('X') => (Some(Grade::Fault), format!("{state}, could be {more}")),
@@ -45,7 +55,43 @@ fn links(text: &Text, found: &mut Found) {
         };
         health.judge(Area::NetworkLink, bad, Some(&part), "", &value, i);
     }
+    if let Some((_, _, first)) = rates.first() {
+        let told: Vec<String> = rates.iter().map(|(rate, count, _)| format!("{count} {rate}")).collect();
+        health.trouble(
+            Area::NetworkLink,
+            Grade::Note,
+            None,
+            "active ends of links, by width and rate:",
+            &told.join(", "),
+            *first,
+        );
+    }
     health.push(text, LINKS, found);
+}
+
+/// Widths and rates that are told apart; a network has few.
+const KINDS: usize = 8;
+
+/// `4X 25.78125 Gbps Active/ LinkUp`: `at 4X 25.78125 Gb/s (EDR, 100 Gb/s)`.
+fn rate(state: &str) -> Option<String> {
+    const LANES: [(f64, &str, u32); 9] = [
+        (2.5, "SDR", 2),
+        (5.0, "DDR", 4),
+        (10.0, "QDR", 8),
+        (10.3125, "FDR10", 10),
+        (14.0625, "FDR", 14),
+        (25.78125, "EDR", 25),
+        (53.125, "HDR", 50),
+        (106.25, "NDR", 100),
+        (212.5, "XDR", 200),
+    ];
+    let (width, rest) = state.split_once(' ')?;
+    let (lane, rest) = rest.split_once(" Gbps")?;
+    let lanes: u32 = width.strip_suffix('X')?.parse().ok().filter(|lanes| (1..=12).contains(lanes))?;
+    let number: f64 = lane.trim().parse().ok().filter(|_| rest.contains("Active"))?;
+    let known = LANES.iter().find(|(rate, ..)| (rate - number).abs() < 0.01);
+    let name = known.map_or_else(String::new, |(_, name, each)| format!(" ({name}, {} Gb/s)", each * lanes));
+    Some(format!("at {width} {number} Gb/s{name}"))
 }
 
 /// The rows of the summary, `-I- Ports counters   0   3`, and lines of errors (`-E-`) and warnings (`-W-`).
@@ -101,8 +147,15 @@ mod tests {
         let bad: Vec<_> = read.troubles.iter().map(|t| (t.part.as_deref().unwrap_or(""), t.grade)).collect();
         assert_eq!(
             bad,
-            [("leaf1 port 3", Grade::Fault), ("leaf1 port 4", Grade::Limit), ("leaf1 port 5", Grade::Note)]
+            [
+                ("leaf1 port 3", Grade::Fault),
+                ("leaf1 port 4", Grade::Limit),
+                ("leaf1 port 5", Grade::Note),
+                ("", Grade::Note)
+            ]
         );
+        let told = "2 at 4X 25.78125 Gb/s (EDR, 100 Gb/s), 1 at 2X 53.125 Gb/s (HDR, 100 Gb/s)";
+        assert_eq!(read.troubles[3].value, told);
         assert_eq!(read.sound, 1);
     }
 

@@ -224,7 +224,7 @@ fn add_rank(known: &mut Message, parts: &[(&'static str, &str)]) {
 const FAR: usize = 120;
 
 /// What a line holds that is worth joining with the one below it.
-const WRAPPED: [&str; 6] = ["CCL WARN", "NVRM", "ERROR", "rror", "ailed", "kernel:"];
+const WRAPPED: [&str; 7] = ["CCL WARN", "NVRM", "ERROR", "rror", "ailed", "kernel:", "aught "];
 
 /// Shorter lines are not wrapped.
 const SHORTEST_WRAPPED: usize = 40;

@@ -115,6 +115,7 @@ impl<'t> Offers<'t> {
 fn reason(line: &str) -> Option<&str> {
     let (_, reason) = line.split_once("Reason=")?;
     let lower = reason.to_lowercase();
+    let reason = reason.trim_end_matches(['`', '*', '"', ' ']);
     (lower.contains("nhc") || names_a_part(&lower)).then_some(reason)
 }
 

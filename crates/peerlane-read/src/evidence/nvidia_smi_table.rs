@@ -20,8 +20,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut is_of_others = false;
     text.walk(|i| {
         let line = text.line(i);
-        is_of_others = !line.contains("NVIDIA-SMI") && (is_of_others || accelerator_table::is_head(text, i));
-        if line.contains("NVIDIA-SMI") {
+        let begins = line.contains("NVIDIA-SMI") || line.contains("NVITOP ");
+        is_of_others = !begins && (is_of_others || accelerator_table::is_head(text, i));
+        if begins {
             table.finish(text, found);
             table.driver = driver(line);
         }
@@ -51,11 +52,13 @@ fn driver(line: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-/// The three cells of a line of the table.
+/// The three cells of a line of the table; nvitop draws other bars, and in wide windows a cell of its own behind them.
 fn cells(line: &str) -> Option<[&str; 3]> {
-    let mut cells = line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|');
+    let line = line.trim();
+    let bar = line.chars().next().filter(|bar| matches!(bar, '|' | '│'))?;
+    let mut cells = line.strip_prefix(bar)?.strip_suffix(bar)?.split(bar);
     let three = [cells.next()?, cells.next()?, cells.next()?];
-    cells.next().is_none().then_some(three)
+    (cells.next().is_none() || bar == '│').then_some(three)
 }
 
 /// `|   0  GeForce GTX 1070    Off  | 00000000:05:00.0 Off |                  N/A |`.
@@ -242,6 +245,21 @@ mod tests {
         assert_eq!(new[0].memory, Some(Bytes::from_mib(81559)));
         assert_eq!((new[1].power, new[1].power_limit, new[1].mig), (None, None, Some(true)));
         assert_eq!(new[1].utilization, None);
+    }
+
+    #[test]
+    fn nvitop_draws_the_same_table() {
+        for more in ["", " MEM: ▏ 0.1% │"] {
+            let (all, found) = tables(&format!(
+                "│ NVITOP 1.6.1       Driver Version: 575.10      CUDA Driver Version: 12.9 │\n\
+                 │   0  GeForce X          On │ 00000000:0C:00.0 Off │                  N/A │{more}\n\
+                 │ 33%   38C    P8    14W / 170W │  14.31MiB / 12288MiB │      0%      Default │{more}\n╘═══╛\n"
+            ));
+            assert_eq!(found.warnings, [], "{more}");
+            let gpu = &all[0][0];
+            assert_eq!((gpu.name.as_deref(), gpu.driver.as_deref()), (Some("GeForce X"), Some("575.10")));
+            assert_eq!((gpu.temperature, gpu.power, gpu.utilization), (Some(38.0), Some(14.0), Some(0.0)));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use super::host_headings::HostHeadings;
 use super::line_head::{Head, Level, head};
 use super::said::is_title;
-use super::{Fact, Found, Text, fabric_manager, kernel, tool};
+use super::{Fact, Found, KernelFacts, Text, fabric_manager, kernel, tool};
 use peerlane_machine::fact::{OpenKind, OpenLine};
 pub(super) use traceback::Tracebacks;
 use went_on::Progress;
@@ -40,6 +40,7 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     // with the index of the last line of each form
     let mut all: Vec<(OpenLine, usize, usize)> = Vec::new();
     let tracebacks = Tracebacks::of(text);
+    let is_excerpt = is_excerpt(text, found);
     for (i, line) in text.iter() {
         let is_passed_over = known.get(i) == Some(&true) || tracebacks.is_within(i);
         if is_passed_over || line.len() > LONGEST || line.trim().is_empty() {
@@ -47,7 +48,9 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
         }
         let head = head(line);
         let rest = without_place(line.get(head.end..).unwrap_or_default()).trim();
-        let is_trouble = speaks_of_trouble(&head, rest) || tracebacks.ends_program(i);
+        let is_trouble = speaks_of_trouble(&head, rest)
+            || tracebacks.ends_program(i)
+            || is_excerpt && is_late_trouble(line, &head, rest);
         if !is_trouble
             || is_title(text, i)
             || is_count_of_few(text, i, rest)
@@ -88,6 +91,24 @@ pub(super) fn scan(text: &Text, understood: &[bool], hosts: &HostHeadings, found
     for (one, first, _) in all {
         found.push(text, TOOL, text.numbers(first, first), Fact::OpenLine(one));
     }
+}
+
+/// Whether the text is a short piece of the kernel's log in which nothing is understood: what a person cut out is about something.
+fn is_excerpt(text: &Text, found: &Found) -> bool {
+    /// More lines are a log that may be about anything.
+    const SHORT: usize = 120;
+    let says_nothing = |fact: &Fact| matches!(fact, Fact::Kernel(log) if *log == KernelFacts::default());
+    text.len() <= SHORT && found.evidence.iter().all(|one| says_nothing(&one.fact))
+}
+
+/// Whether a line of the kernel reports trouble long after the machine's start, when drivers no longer try what they may do without.
+fn is_late_trouble(line: &str, head: &Head, rest: &str) -> bool {
+    /// Seconds after the start.
+    const LATE: f64 = 60.0;
+    let stamp = line.trim_start_matches(['>', ' ']).strip_prefix('[').and_then(|rest| rest.split(']').next());
+    let is_late = stamp.and_then(|time| time.trim().parse::<f64>().ok()).is_some_and(|seconds| seconds >= LATE);
+    let words = Words::of(rest);
+    head.is_system && is_late && words.is_strong && !words.is_denied && !is_of_others(rest) && !is_setting(rest)
 }
 
 /// Whether a line counts failed items beside many that succeeded, which is a program's result: `Total failed examples: 6`.
@@ -243,6 +264,22 @@ mod tests {
         ] {
             assert_eq!(open(&format!("{line}\n")).len(), 1, "{line}");
         }
+    }
+
+    #[test]
+    fn a_piece_of_the_kernel_s_log_is_about_something() {
+        let late = "[  812.5] widgetfs: mirror 3 is unreachable\n";
+        assert_eq!(open(late).len(), 1);
+        for other in
+            ["[    1.5] widgetfs: mirror 3 is unreachable\n", "[  812.5] usb 1-2: device not responding, timed out\n"]
+        {
+            assert_eq!(open(other), [], "{other}");
+        }
+        assert_eq!(
+            open(&format!("{late}{}", "[  900.1] widgetfs: works\n".repeat(150))),
+            [],
+            "a log is about anything"
+        );
     }
 
     #[test]

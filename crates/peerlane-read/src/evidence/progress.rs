@@ -1,6 +1,7 @@
 //! What servers, trainers and benchmarks log of their own work: requests that are answered or wait (vLLM, SGLang and other servers), the losses of
 //! steps, and that they came to their end.
 
+mod benchmark;
 mod rate;
 mod told;
 
@@ -25,11 +26,11 @@ const FULL: f64 = 0.9;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     // few, since each is looked for in every text
-    const HALLMARKS: [&str; 14] = [
+    const HALLMARKS: [&str; 15] = [
         "requests",
         "LLM",
         "server",
-        "complete",
+        "omplete",
         "throughput",
         "HTTP/1.1\" ",
         "oss",
@@ -40,6 +41,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         "/s",
         "erSec",
         "per_sec",
+        "FLOP",
     ];
     if !text.holds_one_of(&HALLMARKS) {
         return;
@@ -48,8 +50,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     // the request that waits with most others, and the steps with their losses
     let mut waiting: Option<(u64, String, usize)> = None;
     let mut steps: Vec<(usize, f64)> = Vec::new();
+    let mut most_waiting = 0;
     let mut told = Told::default();
-    let mut rates = Rates::default();
+    let mut rates = rate::Rates::default();
+    let mut columns = benchmark::Columns::default();
+    // the room of a cache that holds hardly one request
+    let mut room: Option<(f64, String, usize)> = None;
     // how long the last step waited for data
     let mut waits: Option<(String, usize)> = None;
     for (i, line) in text.iter() {
@@ -63,13 +69,22 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         let is_row = rates.is_row(line);
+        if let Some(results) = columns.read(line) {
+            health.sound(Area::Program, i);
+            results.into_iter().for_each(|(rate, what)| told.works(rate, &what, i));
+            continue;
+        }
         if let Some(status) = answer(line) {
             let bad = (status >= 500).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "a request ended with", &format!("HTTP {status}"), i);
+            if !line.contains("\"GET /health") {
+                told.answers(bad.is_none());
+            }
         } else if line.contains("Application startup complete") || line.contains("The server is fired up and ready") {
             health.sound(Area::Program, i);
         } else if let Some((requests, share)) = queue(line) {
             told.read(line, i);
+            most_waiting = most_waiting.max(requests);
             let is_worst = requests > 0 && share >= FULL && waiting.as_ref().is_none_or(|(most, ..)| requests > *most);
             if is_worst {
                 let value = format!("{requests} of them, {:.0} % of it in use", share * 100.0);
@@ -78,17 +93,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 health.sound(Area::Program, i);
             }
         } else if let Some((times, tokens)) = concurrency(line) {
-            told.holds(times, tokens);
-            let bad = (times < FEW).then_some(Grade::Limit);
-            let value = format!("{times:.2} of {tokens} tokens");
-            health.judge(
-                Area::Program,
-                bad,
-                None,
-                "requests of full length that the KV cache holds at once:",
-                &value,
-                i,
-            );
+            // what the machine has room for is no trouble while nothing waits
+            told.holds(times, tokens, i);
+            health.sound(Area::Program, i);
+            room = Some((times, format!("{times:.2} of {tokens} tokens"), i)).filter(|_| times < FEW).or(room);
         } else if let Some(failed) = failed_requests(line) {
             let bad = (failed > 0).then_some(Grade::Suspect);
             health.judge(Area::Program, bad, None, "requests of a benchmark that failed:", &failed.to_string(), i);
@@ -97,6 +105,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if let Some((rate, unit)) = rate::of_work(line) {
                 told.works(rate, unit, i);
             }
+        } else if told.read_rates(line, i) {
+            // a server's own line, which the text's end may cut
+            health.sound(Area::Program, i);
         } else if let Some((rate, unit)) = rate::of_work(line) {
             health.sound(Area::Program, i);
             told.works(rate, unit, i);
@@ -116,6 +127,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             steps.push((i, loss));
         }
     }
+    if let Some((_, value, i)) = room.filter(|_| most_waiting > 0 && waiting.is_none()) {
+        let what = "requests wait, and the KV cache holds so many of full length at once:";
+        health.trouble(Area::Program, Grade::Limit, None, what, &value, i);
+    }
     if let Some((_, value, i)) = waiting {
         health.trouble(Area::Program, Grade::Limit, None, "requests wait for room in the KV cache:", &value, i);
     }
@@ -128,13 +143,17 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 health.sound(Area::Program, *i);
             }
         }
+        if let [(first, begin), .., (_, end)] = steps.as_slice() {
+            told.trained(steps.len(), (*begin, *end), *first);
+        }
         let last = steps.last().filter(|(_, loss)| !loss.is_finite());
         if let Some((i, loss)) = last {
             health.trouble(Area::Program, Grade::Fault, None, "the loss of the last step is", &loss.to_string(), *i);
         }
     }
-    if let Some((words, lines)) = told.summary() {
-        lines.iter().for_each(|i| health.used(*i));
+    let (told, lines) = told.summary();
+    lines.iter().for_each(|i| health.used(*i));
+    for words in told {
         let first = lines.first().copied().unwrap_or_default();
         health.trouble(Area::Program, Grade::Note, None, "", &words, first);
     }
@@ -159,6 +178,14 @@ fn begins(line: &str) -> Option<String> {
     } else {
         return None;
     };
+    // of a folder its own name
+    let model = model.map(|model| {
+        if model.starts_with(['/', '.']) {
+            model.trim_end_matches('/').rsplit('/').next().unwrap_or(model)
+        } else {
+            model
+        }
+    });
     let model = model.map_or_else(String::new, |model| format!(", {model}"));
     let gpus = number("tensor_parallel_size").or_else(|| number("tp_size"));
     let gpus = gpus.filter(|n| *n != "1").map_or_else(String::new, |n| format!(" over {n} GPUs (tensor parallel)"));
@@ -231,49 +258,6 @@ fn is_result(line: &str) -> bool {
     throughput() || request() || step()
 }
 
-/// Whether lines are rows below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
-#[derive(Default)]
-struct Rates {
-    is_below: bool,
-}
-
-impl Rates {
-    /// Whether this line, the next one, is such a row.
-    fn is_row(&mut self, line: &str) -> bool {
-        const UNITS: [&str; 12] = [
-            "tok/s",
-            "tokens/s",
-            "t/s",
-            "tokens/sec",
-            "img/s",
-            "images/s",
-            "images/sec",
-            "samples/s",
-            "samples/sec",
-            "req/s",
-            "requests/s",
-            "it/s",
-        ];
-        let line = line.trim().trim_end_matches('|').trim_end();
-        let words = || line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
-        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
-        if UNITS.iter().any(|unit| line.ends_with(unit)) && is_parted && !line.contains(':') && words() >= 3 {
-            self.is_below = true;
-            return false;
-        }
-        let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
-        if !self.is_below || is_rule {
-            return false;
-        }
-        let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
-        let cell = line.rsplit(separators).next().unwrap_or(line).trim();
-        // `128.93 ± 0.21`
-        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
-        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
-        self.is_below && words() >= 3
-    }
-}
-
 /// `Failed requests:   0` of a benchmark of servers.
 fn failed_requests(line: &str) -> Option<u64> {
     line.trim().strip_prefix("Failed requests:")?.trim().parse().ok()
@@ -283,6 +267,7 @@ fn failed_requests(line: &str) -> Option<u64> {
 fn met(line: &str) -> bool {
     line.contains("NCCL INFO") && line.trim_end().ends_with("Init COMPLETE")
         || line.contains("All distributed processes registered. Starting with ")
+        || line.contains(": Completed store-based barrier for key:")
 }
 
 /// `0 tests completed and failed residual checks,`.
@@ -300,6 +285,9 @@ fn loss(line: &str) -> Option<f64> {
     let lower = line.to_ascii_lowercase();
     let counts = ["step", "iter", "epoch"].iter().any(|word| {
         let after = lower.split_once(word).map(|(_, after)| after.trim_start_matches(|c: char| c.is_alphabetic()));
+        let after = after.map(|after| {
+            [" index", " number", "_index", "_idx"].iter().find_map(|word| after.strip_prefix(word)).unwrap_or(after)
+        });
         after.is_some_and(|after| {
             after.trim_start_matches([' ', ':', '=', '[', '\'', '"', '#']).starts_with(|c: char| c.is_ascii_digit())
         })
@@ -347,10 +335,16 @@ mod tests {
             )
         };
         let sound = health(scan, &log(0, "99.0"));
-        assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 0));
+        assert_eq!((sound.area, sound.sound, sound.troubles.len()), (Area::Program, 3, 1));
+        let told = "at best 2.5 tokens/s generated; at best 7.3 tokens/s of prompts read; 1 request answered";
+        assert_eq!(sound.troubles[0].value, told);
         let full = health(scan, &log(27, "100.0"));
         let bad: Vec<_> = full.troubles.iter().map(|t| (t.value.as_str(), t.grade)).collect();
-        assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit)]);
+        assert_eq!(bad, [("27 of them, 100 % of it in use", Grade::Limit), (told, Grade::Note)]);
+        // what the text's end cuts is no rate
+        let cut =
+            health(scan, "server\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation throughput: 98");
+        assert_eq!(cut.troubles[0].value, "at best 7.3 tokens/s of prompts read");
         let sglang = "Decode batch. #running-req: 66, #token: 87282, token usage: 0.99, gen throughput (token/s): 25.3, #queue-req: 13\n";
         assert_eq!(health(scan, sglang).troubles[0].value, "13 of them, 99 % of it in use");
         let failed = health(scan, "10.0.0.1:33 - \"POST /v1/completions HTTP/1.1\" 500 Internal Server Error\n");
@@ -367,7 +361,17 @@ mod tests {
                 ),
             )
         };
-        assert_eq!((room("1.00").troubles[0].value.as_str(), room("6.93").sound), ("1.00 of 32,768 tokens", 1));
+        // a capacity is a fact of the machine, and only told
+        let told = room("1.00");
+        assert_eq!((told.sound, told.troubles.len(), told.troubles[0].grade), (1, 1, Grade::Note));
+        let busy = |waiting: u32| {
+            let log = format!(
+                "INFO Maximum concurrency for 32,768 tokens per request: 1.00x\nEngine 000: Avg prompt throughput: 7.3 tokens/s, Avg generation \
+                 throughput: 2.5 tokens/s, Running: 1 reqs, Waiting: {waiting} reqs, GPU KV cache usage: 60.0%, Prefix cache hit rate: 0.0%\n"
+            );
+            health(scan, &log).troubles.iter().filter(|t| t.grade == Grade::Limit).count()
+        };
+        assert_eq!((busy(0), busy(3)), (0, 1));
         for line in [
             "135 epochs completed in 6.495 hours.",
             "{'train_runtime': 12.1, 'epoch': 1.0}",
@@ -410,6 +414,9 @@ mod tests {
         let of = health(scan, nccl);
         assert_eq!((of.area, of.sound), (Area::Job, 1));
         assert_eq!(scanned(scan, &nccl.replace("COMPLETE", "START")), Found::default());
+        let barrier =
+            "[INFO] - Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 2 nodes.\n";
+        assert_eq!((health(scan, barrier).area, health(scan, barrier).sound), (Area::Job, 1));
     }
 
     #[test]
@@ -446,6 +453,7 @@ mod tests {
             "100%|###| 500/500 [01:23<00:00,  5.9Nit/s, loss=1.23]",
             "Epoch: [0][ N/5005]\tTime 9.1\tLoss 6.9e+00 (7.0e+00)",
             "Epoch N/10, Train Loss: 1.69, Val Loss: 1.68",
+            "[2026-01-01 10:00:00,1][main.T][INFO] - iteration index: N00, batch loss: 75.7",
             "2023-05-01 10:00:00 | INFO | train_inner | {\"epoch\": 1, \"update\": 0.N, \"loss\": \"12.3\"}",
         ] {
             let of = |last: &str| {

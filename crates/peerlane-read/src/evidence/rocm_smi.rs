@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::amd_links::{Table, Tables};
+use super::health::Health;
 use super::text::Span;
 use super::words::{gpu_number, key_value, words};
 use super::{ClassMatrix, Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::{CpuList, PciAddress};
+use peerlane_machine::fact::{Area, Grade};
 
 const TOOL: &str = "rocm-smi";
 
@@ -25,6 +27,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     output.finish(text, found);
+}
+
+/// Whether a row of the table of states has nothing but `N/A` and zeros behind its number.
+fn is_without_values(row: &[&str]) -> bool {
+    let is_none = |word: &&str| matches!(*word, "N/A" | "N/A," | "0%" | "None" | "unknown");
+    row.iter().skip(1).all(|word| is_none(word)) && row.iter().filter(|word| word.starts_with("N/A")).count() >= 3
 }
 
 /// The words of `======= Link Type between two GPUs =======`.
@@ -57,6 +65,8 @@ struct Output {
     /// Product and address by number, and where they stand.
     gpus: BTreeMap<u32, GpuFacts>,
     gpu_lines: Span,
+    /// Rows without a value, of adapters that are no GPUs of AMD's.
+    without: Vec<(u32, usize)>,
     /// The GPU of the last row of the table of states, and its line.
     last_row: Option<(u32, usize)>,
 }
@@ -139,6 +149,9 @@ impl Output {
             row.iter().filter_map(value).collect()
         };
         let (heat, watts, shares) = (all(&["°C", "c", "C"]), all(&["W"]), all(&["%"]));
+        if let Some(number) = number.filter(|_| heat.is_empty() && row.len() >= 5 && is_without_values(row)) {
+            self.without.push((number, i));
+        }
         let Some(number) = number.filter(|_| !heat.is_empty()) else { return false };
         if !self.add_gpu(number, None, None) {
             return false;
@@ -186,7 +199,15 @@ impl Output {
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let Output { lines, tables, numa, gpus, gpu_lines, .. } = std::mem::take(self);
+        let Output { lines, tables, numa, gpus, gpu_lines, without, .. } = std::mem::take(self);
+        let mut health = Health::default();
+        for (number, i) in without.into_iter().take(MAX_GPUS).filter(|_| !gpus.is_empty()) {
+            let what = format!(
+                "row {number} of rocm-smi has no values (N/A), as another display adapter of the machine has none"
+            );
+            health.trouble(Area::Program, Grade::Note, None, &what, "", i);
+        }
+        health.push(text, TOOL, found);
         if let Some(lines) = gpu_lines.numbers(text) {
             found.push(text, TOOL, lines, Fact::Gpus(gpus.into_values().collect()));
         }

@@ -306,6 +306,9 @@ fn judged(word: &str) -> Option<(Option<Grade>, String)> {
     if flags.contains('$') {
         words += ", reserved for maintenance";
     }
+    if flags.contains(['@', '^']) && !words.contains("restart") {
+        words += " for a restart";
+    }
     Some((grade, words))
 }
 

@@ -1,4 +1,6 @@
-//! GPUDirect Storage: what `gdscheck` says of the platform, and what `gdsio` measures between storage, host and GPU.
+//! Rates of disks and files by `dd`, `hdparm` and `fio`. GPUDirect Storage: what `gdscheck` says of the platform, and what `gdsio` measures between storage, host and GPU.
+
+mod disks;
 
 use super::health::Health;
 use super::{Found, Text};
@@ -21,6 +23,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         gdscheck(text, &mut health);
     }
     health.push(text, TOOL, found);
+    disks::scan(text, found);
 }
 
 /// The best rate of each way, in GiB/s, with its line.

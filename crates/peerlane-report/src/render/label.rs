@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(short("NVIDIA GeForce RTX 4090"), "RTX 4090");
         assert_eq!(short("Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz"), "Xeon E5-2650 v4");
         assert_eq!(short("NVIDIA"), "NVIDIA");
+        assert_eq!(short("NVIDIA GeForce ..."), "NVIDIA GeForce ...");
         assert_eq!(short("PLX (Broadcom) PEX 8747, PCIe 3.0 switch"), "PLX PEX 8747");
         assert_eq!(short("GV100GL [Tesla V100 SXM2 16GB]"), "Tesla V100 SXM2 16GB");
         assert_eq!(short("Omni-Path HFI Silicon 100 Series [discrete]"), "Omni-Path HFI Silicon 100 Series");

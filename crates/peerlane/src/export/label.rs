@@ -47,7 +47,9 @@ pub fn short(product: &str) -> String {
         }
     }
     let words: Vec<&str> = plain.split_whitespace().filter(|w| !NOISE.contains(w)).collect();
-    if words.is_empty() { product.to_owned() } else { words.join(" ") }
+    // a name that the tool cut has nothing else: `NVIDIA GeForce ...`
+    let is_name = words.iter().any(|word| word.contains(char::is_alphanumeric));
+    if is_name { words.join(" ") } else { product.to_owned() }
 }
 
 /// A link in words: `PCIe 3.0 x16`, `NVLink ×2`, `QPI`.

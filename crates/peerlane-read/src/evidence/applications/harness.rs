@@ -11,9 +11,10 @@ const LONGEST: usize = 200;
 const MANY: u64 = 100;
 
 /// Words of which a text holds one if it has such a result.
-const HALLMARKS: [&str; 12] = [
+const HALLMARKS: [&str; 13] = [
     " test case(s) from ",
     "assed",
+    "erification",
     "PASSED",
     "PASS:",
     "PASS=",
@@ -40,6 +41,8 @@ pub(super) fn scan(text: &Text, health: &mut Health) {
             let all = passed.saturating_add(failed);
             let bad = (failed > 0 && failed.saturating_mul(MANY) > passed).then_some(Grade::Fault);
             health.judge(Area::Test, bad, None, "tests that failed:", &format!("{failed} of {all}"), i);
+        } else if let Some(passed) = verified(line) {
+            health.judge(Area::Test, (!passed).then_some(Grade::Fault), None, "", line, i);
         } else if line.ends_with("Found 0 check(s).") || line.ends_with("Found 0 check(s)") {
             health.trouble(Area::Program, Grade::Note, None, "ReFrame found", "no checks to run", i);
         }
@@ -137,6 +140,20 @@ fn counted(line: &str) -> Option<(u64, u64)> {
     }
 }
 
+/// How a program's check of its own results ended: `Verification of GPU results: Passed`, `Validation: FAILED`.
+fn verified(line: &str) -> Option<bool> {
+    const STARTS: [&str; 6] =
+        ["Verification", "Validation", "Correctness", "Result check", "Results check", "Residual check"];
+    let rest = STARTS.iter().find_map(|start| line.strip_prefix(start))?;
+    let (what, word) = rest.rsplit_once([':', '=', ' '])?;
+    let plain = what.len() <= 60 && !what.contains(['"', '(', '{', ';']);
+    match word.trim_end_matches(['.', '!']).to_ascii_lowercase().as_str() {
+        "passed" | "pass" | "ok" | "successful" | "success" | "succeeded" if plain => Some(true),
+        "failed" | "fail" | "unsuccessful" | "failure" if plain => Some(false),
+        _ => None,
+    }
+}
+
 /// The number that goes with one of these words: `12 passed`, `Passed: 12`, `PASS=12`.
 fn count(line: &str, names: &[&str]) -> Option<u64> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -210,6 +227,14 @@ mod tests {
         ] {
             assert_eq!(counted(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn checks_of_own_results() {
+        let body = "Verification of GPU results: Passed\nValidation: FAILED\n";
+        let report = health(scan, body);
+        assert_eq!((report.sound, report.troubles[0].grade), (1, Grade::Fault));
+        assert_eq!(scanned(scan, "Verification that all passed through the gate is not needed\n"), Found::default());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `6206.3/s, 387.9/s/gpu`.
 
 /// Units of work in a second, the longer ones first.
-const UNITS: [&str; 32] = [
+const UNITS: [&str; 36] = [
     "tokens per second",
     "samples per second",
     "images per second",
@@ -28,6 +28,10 @@ const UNITS: [&str; 32] = [
     "TFLOP/s/GPU",
     "TFLOPS/GPU",
     "TFLOP/s",
+    "GFLOP/s",
+    "Gflop/s",
+    "GFLOPS",
+    "GFlops",
     "TFLOPS",
     "TFlops",
     "tok/s",
@@ -52,6 +56,10 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     {
         return Some(known);
     }
+    if let Some((_, rate)) = line.split_once("GFLOP/s rating of=") {
+        let rate: f64 = rate.trim().parse().ok()?;
+        return (rate.is_finite() && rate > 0.0).then_some((rate, "GFLOP/s (HPCG)"));
+    }
     // most lines hold none of these, and are passed over quickly
     if !["/s", "per second", "FLOPS", "Flops", "ns/day"].iter().any(|part| line.contains(part)) {
         return None;
@@ -62,11 +70,9 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
     if behind.starts_with(|c: char| c.is_alphanumeric() || c == '/') {
         return None;
     }
-    // a goal or a limit is no result
-    if ["target", "expected", "limit", "peak", "theoretical", "baseline"]
-        .iter()
-        .any(|word| before.to_ascii_lowercase().contains(word))
-    {
+    // a goal or a limit is no result, nor what a card could do
+    let lower = line.to_ascii_lowercase();
+    if ["target", "expected", "limit", "peak", "theoretical", "baseline"].iter().any(|word| lower.contains(word)) {
         return None;
     }
     let label = behind.trim_start_matches([')', ']', '"', '\'']).trim_start();
@@ -121,6 +127,49 @@ pub(super) fn wait_for_data(line: &str) -> Option<String> {
         .then(|| format!("{data} of {step} s ({:.0} %)", data / step * 100.0))
 }
 
+/// Whether lines are rows below a head whose last column is a rate of work: `prompt  steps  tok/s`, `| model | test | t/s |`.
+#[derive(Default)]
+pub(super) struct Rates {
+    is_below: bool,
+}
+
+impl Rates {
+    /// Whether this line, the next one, is such a row.
+    pub(super) fn is_row(&mut self, line: &str) -> bool {
+        const UNITS: [&str; 12] = [
+            "tok/s",
+            "tokens/s",
+            "t/s",
+            "tokens/sec",
+            "img/s",
+            "images/s",
+            "images/sec",
+            "samples/s",
+            "samples/sec",
+            "req/s",
+            "requests/s",
+            "it/s",
+        ];
+        let line = line.trim().trim_end_matches('|').trim_end();
+        let words = || line.split(['|', ' ', '\t']).filter(|word| !word.is_empty()).count();
+        let is_parted = line.contains(['|', '\t']) || line.contains("  ");
+        if UNITS.iter().any(|unit| line.ends_with(unit)) && is_parted && !line.contains(':') && words() >= 3 {
+            self.is_below = true;
+            return false;
+        }
+        let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '+' | ' '));
+        if !self.is_below || is_rule {
+            return false;
+        }
+        let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
+        let cell = line.rsplit(separators).next().unwrap_or(line).trim();
+        // `128.93 ± 0.21`
+        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
+        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
+        self.is_below && words() >= 3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +184,7 @@ mod tests {
             ("train: 0 Data (t): 0.2 Batch (t): 0.6, 6206.32/s, 387.9/s/gpu LR: 1", 6206.32, "samples/s of all GPUs"),
             ("epoch=0/micro_step=10, RunningAvgSamplesPerSec=35.1, CurrSamplesPerSec=35.3, Mem=1GB", 35.3, "samples/s"),
             ("\"tokens_per_second\": 81.25,", 81.25, "tokens/s"),
+            ("Final Summary::HPCG result is VALID with a GFLOP/s rating of=12.5", 12.5, "GFLOP/s (HPCG)"),
             ("[rank 0] step 4, 512.5 TFLOPS/GPU: ok", 512.5, "TFLOPS/GPU"),
         ] {
             assert_eq!(of_work(line), Some((rate, unit)), "{line}");
@@ -146,6 +196,7 @@ mod tests {
         for line in [
             "we reached about 12 tokens/s: fine",
             "target throughput: 90 tokens/s",
+            "Compute throughput:  6610.9 GFlops (theoretical single precision FMAs)",
             "The rate is 3 tokens/s: we want more.",
             "| t/s: | 3 tokens/s |",
             "speed: nan tokens/s",
