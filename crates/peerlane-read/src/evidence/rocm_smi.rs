@@ -32,7 +32,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// Whether a row of the table of states has nothing but `N/A` and zeros behind its number.
 fn is_without_values(row: &[&str]) -> bool {
     let is_none = |word: &&str| matches!(*word, "N/A" | "N/A," | "0%" | "None" | "unknown");
-    row.iter().skip(1).all(|word| is_none(word)) && row.iter().filter(|word| word.starts_with("N/A")).count() >= 3
+    row.iter().skip(1).all(is_none) && row.iter().filter(|word| word.starts_with("N/A")).count() >= 3
 }
 
 /// The words of `======= Link Type between two GPUs =======`.

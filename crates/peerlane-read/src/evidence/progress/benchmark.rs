@@ -130,7 +130,7 @@ fn functions(cells: &[&str]) -> Option<(usize, &'static str)> {
 fn head(cells: &[&str]) -> Option<Vec<(usize, String)>> {
     // a value makes it a row or a sentence
     let is_name = |cell: &&str| cell.len() <= 32 && !cell.ends_with(['.', ':']) && cell.parse::<f64>().is_err();
-    if !cells.iter().all(|cell| is_name(cell)) {
+    if !cells.iter().all(is_name) {
         return None;
     }
     let unit = |cell: &str, of: &[&str]| {
