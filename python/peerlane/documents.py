@@ -1271,6 +1271,43 @@ Explanation._ROWS = ('hops',)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Changed(Part):
+    """Numbers of one family that changed."""
+
+    after: float
+    """And after."""
+    before: float
+    """Of the one that changed most: before."""
+    ends: str
+    """Their transfers: `GPU2→GPU0; GPU2→GPU1`; of more than three the one that changed most, and whose the others are."""
+    test: str
+    """The family: `pairs`."""
+    unit: str
+    """Their unit."""
+    values: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Changes(Part):
+    """What a machine's later record has otherwise than its earlier one."""
+
+    alone: tuple[int, ...]
+    """Numbers that only the earlier record has, and only the later one."""
+    changed: int
+    """Of these, those that changed by 2 % or more, and by more than both intervals."""
+    compared: int
+    """Numbers that both have."""
+    groups: tuple[Changed, ...]
+    """What changed, by family and by the GPU or NIC that most of its transfers have in common; the most first."""
+    others: float
+    """By what 95 % of the others differ at most, as a share."""
+
+
+Changes._MADE = {"alone": tuple, "groups": many(Changed._of)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredValue(Part):
     """A number, or the range that a source states."""
 
@@ -1757,6 +1794,8 @@ Design._MADE = {"all_to_all": AllToAll._of, "all_to_one": AllToOne._of, "assumpt
 class Comparison(Document):
     """What `compare --json` writes."""
 
+    changes: Changes | None = None
+    """Of two records of one machine, what changed from the first to the second."""
     conclusion: tuple[str, ...]
     """What follows, in sentences that cite the figures."""
     designs: tuple[Design, ...]
@@ -1765,7 +1804,7 @@ class Comparison(Document):
     """Names this format."""
 
 
-Comparison._MADE = {"conclusion": tuple, "designs": many(Design._of)}
+Comparison._MADE = {"changes": Changes._of, "conclusion": tuple, "designs": many(Design._of)}
 Comparison._ROWS = ('designs',)
 
 
@@ -2032,6 +2071,10 @@ class Split(Part):
     """In which it does neither: it waits for the host, or for other ranks."""
     time: float
     """From the first start to the last end."""
+    waiting: float | None = None
+    """Of the communication, from when a rank begins a collective until the last one does; absent where one rank was
+    recorded.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
