@@ -1,10 +1,13 @@
 //! What two records of one machine differ in.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
+use peerlane_machine::matrix::Quantity;
 use peerlane_machine::names::is_host;
 use peerlane_machine::schema::JsonSchema;
+use peerlane_machine::units::Bytes;
+use peerlane_measure::plan::{Test, Work};
 use peerlane_measure::run::{Cell, Estimate, Run, ends};
 use serde::Serialize;
 
@@ -67,26 +70,24 @@ impl Number<'_> {
     }
 }
 
+/// What a cell is a number of.
+fn key(cell: &Cell) -> (Test, &Work, Bytes, Quantity) {
+    (cell.test, &cell.work, cell.size, cell.quantity)
+}
+
+/// Numbers of a run by what they are of; of several the last counts.
+fn numbers(run: &Run) -> HashMap<(Test, &Work, Bytes, Quantity), Estimate> {
+    let usable = |cell: &Cell| cell.usable().filter(|estimate| estimate.value > 0.0);
+    run.cells.iter().filter_map(|cell| Some((key(cell), usable(cell)?))).collect()
+}
+
 /// Of two runs, the earlier one first; `None` where they have no number in common.
 pub(super) fn changes(before: &Run, after: &Run) -> Option<Changes> {
-    let key = |cell: &'_ Cell| (cell.test, cell.work.clone(), cell.size, cell.quantity);
-    let usable = |cell: &Cell| cell.usable().filter(|estimate| estimate.value > 0.0);
-    // of several cells of one key the last counts
-    let of = |run: &'_ Run| -> HashMap<_, Estimate> {
-        run.cells.iter().filter_map(|cell| Some((key(cell), usable(cell)?))).collect()
-    };
-    let (earlier, later) = (of(before), of(after));
-    let mut found =
-        Changes { compared: later.keys().filter(|key| earlier.contains_key(key)).count(), ..Changes::default() };
-    found.alone = [earlier.len() - found.compared, later.len() - found.compared];
+    let (mut earlier, later) = (numbers(before), numbers(after));
     let (mut others, mut families): (Vec<f64>, BTreeMap<_, Vec<Number>>) = Default::default();
-    let mut seen = HashSet::new();
     for cell in &after.cells {
-        let key = key(cell);
-        let (Some(was), Some(now)) = (earlier.get(&key), later.get(&key)) else { continue };
-        if !seen.insert(key) {
-            continue;
-        }
+        let Some(now) = later.get(&key(cell)) else { continue };
+        let Some(was) = earlier.remove(&key(cell)) else { continue };
         let number = Number { cell, was: was.value, now: now.value };
         if number.change() >= CHANGED && (now.high < was.low || now.low > was.high) {
             families.entry((cell.test, cell.unit.name())).or_default().push(number);
@@ -94,7 +95,9 @@ pub(super) fn changes(before: &Run, after: &Run) -> Option<Changes> {
             others.push(number.change());
         }
     }
-    found.changed = families.values().map(Vec::len).sum();
+    let changed = families.values().map(Vec::len).sum();
+    let compared = others.len() + changed;
+    let mut found = Changes { compared, changed, alone: [earlier.len(), later.len() - compared], ..Changes::default() };
     others.sort_by(f64::total_cmp);
     let most = ((others.len() as f64 * MOST).ceil() as usize).saturating_sub(1);
     found.others = others.get(most).copied().unwrap_or_default();

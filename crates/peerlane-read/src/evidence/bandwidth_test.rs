@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::text::Span;
-use super::words::meaning;
+use super::words::{meaning, rate_of};
 use super::{Curve, Direction, Engine, Fact, Found, GpuFacts, Matrix, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
 
@@ -105,7 +105,7 @@ impl Context {
             "Device to Host" => Ends::DeviceToHost,
             _ => return None,
         };
-        let rate: f64 = rate.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)?;
+        let rate = rate_of(rate.trim())?;
         if self.kind == Some("pageable") {
             return None;
         }

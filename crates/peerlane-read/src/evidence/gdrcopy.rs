@@ -92,7 +92,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     health.push(text, TOOL, found);
 }
 
-/// Rates that are told; a run has two.
+/// The most rates that are reported; a run has two.
 const MOST_TOLD: usize = 4;
 
 /// `Test   Size(B)   Avg.Time(us)`.

@@ -69,7 +69,7 @@ fn links(text: &Text, found: &mut Found) {
     health.push(text, LINKS, found);
 }
 
-/// Widths and rates that are told apart; a network has few.
+/// The most different widths and rates that are reported; a network has few.
 const KINDS: usize = 8;
 
 /// `4X 25.78125 Gbps Active/ LinkUp`: `at 4X 25.78125 Gb/s (EDR, 100 Gb/s)`.

@@ -56,6 +56,11 @@ pub(super) fn key_value(line: &str) -> Option<(&str, &str)> {
     Some((key.trim(), value.trim()))
 }
 
+/// A rate as it is written: a finite number above 0.
+pub(super) fn rate_of(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
+}
+
 /// A number and what follows it, trimmed: `151W` is 151 and `W`, `+45.0 °C` is 45 and `°C`.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();

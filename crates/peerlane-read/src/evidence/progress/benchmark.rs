@@ -1,5 +1,7 @@
 //! Tables of benchmarks whose columns have units of computing in their heads, with rates of memory beside them: HPL, mixbench, SHOC, those of
-//! matrix products; NVSHMEM's tables and any line that states a bandwidth with the time that it took. The best of each is told.
+//! matrix products; NVSHMEM's tables and any line that states a bandwidth with the time that it took. The best of each is reported.
+
+use super::super::words::rate_of;
 
 /// Longer lines are data.
 const LONGEST: usize = 600;
@@ -66,17 +68,16 @@ impl Columns {
         if cells.len() != self.cells {
             return None;
         }
-        let number = |cell: &str| cell.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
         if self.is_shoc {
             let [name, _, unit, median, ..] = cells.as_slice() else { return None };
             let is_rate = unit.ends_with("/s") || unit.ends_with("FLOPS") || unit.ends_with("flops");
-            return is_rate.then(|| number(median).map(|rate| vec![(rate, format!("{unit} ({name}, median)"))]))?;
+            return is_rate.then(|| rate_of(median).map(|rate| vec![(rate, format!("{unit} ({name}, median)"))]))?;
         }
         if let Some((at, unit)) = self.function {
             let name = cells.first().filter(|name| name.chars().all(char::is_alphabetic))?;
-            return Some(vec![(number(cells.get(at)?)?, format!("{unit} ({name})"))]);
+            return Some(vec![(rate_of(cells.get(at)?)?, format!("{unit} ({name})"))]);
         }
-        let all = self.rates.iter().filter_map(|(at, unit)| Some((number(cells.get(*at)?)?, unit.clone())));
+        let all = self.rates.iter().filter_map(|(at, unit)| Some((rate_of(cells.get(*at)?)?, unit.clone())));
         let all: Vec<_> = all.collect();
         (!all.is_empty()).then_some(all)
     }
@@ -92,8 +93,7 @@ impl Columns {
                 self.title.take().filter(|_| MEMORY.contains(&unit.to_ascii_lowercase().as_str())).zip(Some(unit));
         } else if let Some((title, unit)) = &self.nvshmem {
             first.split('.').next()?.parse::<u64>().ok()?;
-            let rate = second.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0)?;
-            return Some(vec![(rate, format!("{unit} ({title})"))]);
+            return Some(vec![(rate_of(second)?, format!("{unit} ({title})"))]);
         }
         None
     }
@@ -157,7 +157,7 @@ fn machine_readable(line: &str) -> Option<(f64, String)> {
     let rest = line.strip_prefix("&&&& PERF ")?;
     let mut words = rest.split_whitespace();
     let (name, rate, unit) = (words.next()?, words.next()?, words.next()?);
-    let rate = rate.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0)?;
+    let rate = rate_of(rate)?;
     let unit = unit.strip_prefix('+').filter(|unit| MEMORY.contains(&unit.to_ascii_lowercase().as_str()))?;
     Some((rate, format!("{unit} ({})", name.split("___").next()?)))
 }
@@ -173,7 +173,7 @@ fn stated(line: &str) -> Option<(f64, String)> {
     let rest = line.get(at + "bandwidth".len()..)?.trim_start().strip_prefix([':', '='])?.trim_start();
     let (number, unit) = rest.split_once(' ')?;
     let unit = unit.split([' ', ',', ';', ')']).next()?;
-    let rate = number.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0)?;
+    let rate = rate_of(number)?;
     MEMORY.contains(&unit.to_ascii_lowercase().as_str()).then(|| (rate, format!("{unit} of bandwidth")))
 }
 

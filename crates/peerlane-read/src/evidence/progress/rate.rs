@@ -1,6 +1,8 @@
 //! Rates of work that any program prints in a line of its own: `mean throughput (token/s): 12.8`, `Training speed = 345.6 samples/sec`,
 //! `6206.3/s, 387.9/s/gpu`.
 
+use super::super::words::rate_of;
+
 /// Units of work in a second, the longer ones first.
 const UNITS: [&str; 36] = [
     "tokens per second",
@@ -57,8 +59,7 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
         return Some(known);
     }
     if let Some((_, rate)) = line.split_once("GFLOP/s rating of=") {
-        let rate: f64 = rate.trim().parse().ok()?;
-        return (rate.is_finite() && rate > 0.0).then_some((rate, "GFLOP/s (HPCG)"));
+        return Some((rate_of(rate.trim())?, "GFLOP/s (HPCG)"));
     }
     // most lines hold none of these, and are passed over quickly
     if !["/s", "per second", "FLOPS", "Flops", "ns/day"].iter().any(|part| line.contains(part)) {
@@ -86,8 +87,7 @@ pub(super) fn of_work(line: &str) -> Option<(f64, &'static str)> {
             head.ends_with([':', '=', '|', ',', '(']).then_some(number)?
         }
     };
-    let rate: f64 = value.replace(',', "").parse().ok()?;
-    (rate.is_finite() && rate > 0.0).then_some((rate, unit))
+    Some((rate_of(&value.replace(',', ""))?, unit))
 }
 
 /// A rate under the name of a setting: DeepSpeed's `CurrSamplesPerSec=35.3`, `'train_samples_per_second': 81.2`.
@@ -105,16 +105,14 @@ fn of_key(line: &str) -> Option<(f64, &'static str)> {
     let (rest, unit) = KEYS.iter().find_map(|(key, unit)| Some((line.split_once(key)?.1, *unit)))?;
     let value = rest.trim_start_matches(['"', '\'']).trim_start().strip_prefix([':', '='])?.trim_start();
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let rate: f64 = value.get(..end)?.trim_end_matches('.').parse().ok()?;
-    (rate.is_finite() && rate > 0.0).then_some((rate, unit))
+    Some((rate_of(value.get(..end)?.trim_end_matches('.'))?, unit))
 }
 
 /// open_clip: `Data (t): 0.295 Batch (t): 0.657, 6206.32/s, 387.895/s/gpu LR: …`.
 fn of_training(line: &str) -> Option<(f64, &'static str)> {
     let (before, _) = line.split_once("/s/gpu ")?;
     let (before, _) = before.rsplit_once("/s, ")?;
-    let rate: f64 = before.rsplit([' ', ',']).next()?.parse().ok()?;
-    (rate.is_finite() && rate > 0.0).then_some((rate, "samples/s of all GPUs"))
+    Some((rate_of(before.rsplit([' ', ',']).next()?)?, "samples/s of all GPUs"))
 }
 
 /// How long a step waited for its data, where that is much of it.
@@ -164,8 +162,7 @@ impl Rates {
         let separators: &[char] = if line.contains('|') { &['|'] } else { &[' ', '\t'] };
         let cell = line.rsplit(separators).next().unwrap_or(line).trim();
         // `128.93 ± 0.21`
-        let rate = cell.split(' ').next().unwrap_or_default().parse::<f64>();
-        self.is_below = rate.is_ok_and(|rate| rate.is_finite() && rate > 0.0);
+        self.is_below = cell.split(' ').next().and_then(rate_of).is_some();
         self.is_below && words() >= 3
     }
 }

@@ -60,10 +60,15 @@ impl Told {
         } else {
             return false;
         }
+        self.uses(i);
+        true
+    }
+
+    /// Counts a line as one that tells a figure.
+    fn uses(&mut self, i: usize) {
         if self.lines.len() < MOST {
             self.lines.push(i);
         }
-        true
     }
 
     /// Reads the rates that a server states of itself; whether the line has some.
@@ -82,27 +87,21 @@ impl Told {
         let generated = whole("vg generation throughput: ").or_else(|| whole("gen throughput (token/s): "));
         let prompt = whole("vg prompt throughput: ").or_else(|| whole("input throughput (token/s): "));
         (self.tokens, self.prompt) = (best(self.tokens, generated), best(self.prompt, prompt));
-        if self.lines.len() < MOST {
-            self.lines.push(i);
-        }
+        self.uses(i);
         true
     }
 
     /// How many requests of a length the cache holds.
     pub(super) fn holds(&mut self, times: f64, tokens: &str, i: usize) {
         self.requests.get_or_insert_with(|| format!("room for {times:.2} requests of {tokens} tokens at once"));
-        if self.lines.len() < MOST {
-            self.lines.push(i);
-        }
+        self.uses(i);
     }
 
     /// Steps of training with the losses of the first and the last.
     pub(super) fn trained(&mut self, steps: usize, (first, last): (f64, f64), i: usize) {
         if first.is_finite() && last.is_finite() {
             self.losses = Some(format!("{steps} lines with a loss, from {first:.4} to {last:.4}"));
-            if self.lines.len() < MOST {
-                self.lines.push(i);
-            }
+            self.uses(i);
         }
     }
 
@@ -120,9 +119,7 @@ impl Told {
             None if room => self.rates.push((unit.to_owned(), rate)),
             None => return,
         }
-        if self.lines.len() < MOST {
-            self.lines.push(i);
-        }
+        self.uses(i);
     }
 
     /// The server with its model, which the first such line names.
@@ -130,9 +127,7 @@ impl Told {
         if self.server.as_ref().is_none_or(|known| known.len() < words.len()) {
             self.server = Some(words);
         }
-        if self.lines.len() < MOST {
-            self.lines.push(i);
-        }
+        self.uses(i);
     }
 
     /// The figures in sentences of a length that is shown whole, with the lines that tell them.

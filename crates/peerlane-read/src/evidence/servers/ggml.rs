@@ -3,6 +3,7 @@
 
 use super::super::health::Health;
 use super::super::text::Span;
+use super::super::words::rate_of;
 use super::super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fact::{Area, Grade, Message};
 use peerlane_machine::units::Bytes;
@@ -122,7 +123,7 @@ impl Ggml {
     }
 }
 
-/// Figures that are told; a model has few.
+/// The most figures that are reported; a model has few.
 const FIGURES: usize = 12;
 
 /// `  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes, VRAM: 24120 MiB`, `  Device 0: AMD Radeon RX 7900 XTX, gfx1100
@@ -173,8 +174,8 @@ fn offloaded(line: &str) -> Option<(u32, u32)> {
 fn speed(line: &str) -> Option<(bool, f64)> {
     let (before, rest) = line.split_once("eval time =")?;
     let (numbers, _) = rest.split_once(" tokens per second")?;
-    let rate: f64 = numbers.rsplit([',', ' ']).next()?.parse().ok()?;
-    (rate.is_finite() && rate > 0.0).then(|| (before.trim_end().ends_with("prompt"), rate))
+    let rate = rate_of(numbers.rsplit([',', ' ']).next()?)?;
+    Some((before.trim_end().ends_with("prompt"), rate))
 }
 
 /// Sizes and names: `llm_load_print_meta: model size = 51.42 GiB (4.86 BPW)`, `general.name = X`, `using device CUDA0 (X) - 21800 MiB free`,

@@ -1,7 +1,8 @@
 //! What `dd`, `hdparm` and `fio` measure of a disk or a file. A rate is judged where the disk is named and the test is one that such disks
-//! do well at: long reads. What `dd` and `fio` reach depends on their block size, so that it is told.
+//! do well at: long reads. What `dd` and `fio` reach depends on their block size, so that it is reported only.
 
 use super::super::health::Health;
+use super::super::words::rate_of;
 use super::super::{Found, Text};
 use peerlane_machine::fact::{Area, Grade};
 
@@ -10,7 +11,7 @@ const TOOL: &str = "rates of disks";
 /// Below this an NVMe disk that reads in a row is slow, in MB/s: the first ones of PCIe 3.0 did more than twice as much.
 const SLOW_NVME: f64 = 500.0;
 
-/// Rates that are told.
+/// The most rates that are reported.
 const MOST: usize = 6;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
@@ -69,7 +70,7 @@ fn of_hdparm(line: &str) -> Option<f64> {
         "kB/sec" => 0.001,
         _ => return None,
     };
-    value.trim().parse::<f64>().ok().map(|rate| rate * scale).filter(|rate| rate.is_finite() && *rate > 0.0)
+    Some(rate_of(value.trim())? * scale).filter(|rate| rate.is_finite())
 }
 
 /// `1073741824 bytes (1.1 GB, 1.0 GiB) copied, 0.5 s, 2.1 GB/s`: the rate with its unit.
